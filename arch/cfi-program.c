@@ -179,7 +179,8 @@ static void set_cfa(struct cfi_state *state, uint64_t reg, int64_t offset)
 
 /* ---- Expressions ---- */
 
-/* Parses `DW_OP_breg n`. Does not read the rest of the block. */
+/* Parses one of DW_OP_breg0 to DW_OP_breg31, with its offset. Does not read the rest of the
+ * block. */
 static bool parse_register_offset(struct byte_reader *block, uint64_t *ret_register,
 				  int64_t *ret_offset)
 {

@@ -94,7 +94,8 @@ static bool parse_sum(const char **at, int64_t *ret_sum)
 	return found;
 }
 
-/* Parses a name without '%', of letters and digits. Returns its perf number and size. */
+/* Parses a name without '%', of letters and digits. Returns its perf number and size;
+ * PROBE_NO_REGISTER: no such name. */
 static uint8_t parse_x86_64_name(const char **at, uint8_t *ret_bytes)
 {
 	size_t length = strspn(*at, "abcdefghijklmnopqrstuvwxyz0123456789");
@@ -112,7 +113,7 @@ static uint8_t parse_x86_64_name(const char **at, uint8_t *ret_bytes)
 	return PROBE_NO_REGISTER;
 }
 
-/* Parses "x19", "w0", "sp", and other names of aarch64. */
+/* Like parse_x86_64_name(), for "x19", "w0", "sp", and other names of aarch64. */
 static uint8_t parse_aarch64_name(const char **at, uint8_t *ret_bytes)
 {
 	const char *name = *at;

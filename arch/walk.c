@@ -148,7 +148,7 @@ static void finish(const struct state *state)
 
 /* ---- Steps ---- */
 
-/* Moves to the caller. The calling function has checked that `sp` is above this frame. */
+/* Moves to the caller. The calling function has checked `sp`, so that the walk ends. */
 static enum walk_stop go_to(struct state *state, uint64_t pc, uint64_t sp, uint32_t flags)
 {
 	pc &= ~state->walk->pac_mask;
@@ -260,7 +260,8 @@ static enum walk_stop get_place(const struct state *state, uint8_t place, int32_
 		       offset, ret_word);
 }
 
-/* Returns whether a step from sp to cfa makes progress, that is, moves to an outer frame. */
+/* Returns whether a step to cfa is allowed: to a higher sp, out of a signal handler (at most
+ * MAX_SWITCHES times), or out of a leaf that has its return address in a register. */
 static bool may_go(struct state *state, const struct cfi_rule *rule, uint64_t cfa)
 {
 	if (cfa % 8 != 0)
@@ -551,8 +552,8 @@ static inline const struct walk_slot *find_slot(struct state *state, uint64_t pc
 	return fill_slot(state, pc, own);
 }
 
-/* Returns whether pc is in a signal trampoline (recognized by its code) whose rule is missing or
- * does not restore lr. */
+/* Returns whether pc is in a signal trampoline (recognized by its code) whose rule is missing or,
+ * on architectures with an lr, does not restore it. */
 static bool is_signal_trampoline(const struct state *state, const struct cfi_rule *rule)
 {
 	if (rule && (!(rule->flags & CFI_SIGNAL) || !state->regs->has_lr))

@@ -28,7 +28,7 @@ struct stacks {
 	uint32_t *entity;           /* entity that the caller counts; set by stacks_settle() */
 	struct amount *self;        /* samples that end in the node */
 	struct amount *total;       /* samples in its subtree; set by stacks_settle() */
-	uint32_t *order;            /* nodes by increasing id: parents come first */
+	uint32_t *order;            /* all nodes, each after its parent */
 	uint64_t cut;               /* number of nodes cut off from their parent */
 	struct stacks_timed *timed; /* indexed by row; NULL if no name depends on the time */
 	/* indexed by row: the nearest row at or above it that is not left out; NULL: no row is left

@@ -11,7 +11,7 @@
 #include "tools/symbols/elf-image.h"
 #include "tools/symbols/symbols.h"
 
-/* A place without a name: its ELF address, and its index in the caller's offsets. */
+/* A place whose name or line is wanted: its ELF address, and its index in the caller's offsets. */
 struct symbols_place {
 	uint64_t address;
 	uint32_t index;
@@ -40,8 +40,9 @@ void symbols_plt_read(struct symbols_query *query);
 void symbols_query_list_places(struct symbols_query *query, bool all);
 
 /*
- * Names a place. [start, end): ELF addresses that include the place. Copies `raw_name`, with bytes
- * that are not printable escaped. An empty name leaves the place for the next source.
+ * Names a place, unless it is outside of the ELF addresses [start, end), or in another segment than
+ * `start`. Copies `raw_name`, with bytes that are not printable escaped. An empty name leaves the
+ * place for the next source.
  */
 void symbols_query_add(struct symbols_query *query, const struct symbols_place *place,
 		       uint64_t start, uint64_t end, const char *raw_name,

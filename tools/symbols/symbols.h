@@ -34,7 +34,7 @@ struct symbols_image {
 enum symbols_state {
 	SYMBOLS_READ,           /* the file was read; offsets without a name have no name in it */
 	SYMBOLS_CHANGED,        /* the file differs from the recorded one; no names */
-	SYMBOLS_NO_FILE,        /* no file was given, and every source of names needs one */
+	SYMBOLS_NO_FILE,        /* no file was given, or the image is neither a file nor the vdso */
 	SYMBOLS_UNKNOWN_FORMAT, /* the file is not a readable ELF file */
 };
 
