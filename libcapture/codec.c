@@ -61,8 +61,9 @@ static int encoder_reserve(struct codec_encoder *encoder, size_t n)
 	return 0;
 }
 
-/* The fit_ functions set base and step. They return a number that has as many bits as the largest
- * residue (fit_distance(): in *ret_max). All except fit_offset() also store the residues in `r`. */
+/* The fit_ functions set base and step if the order has them. They return a number that has as many
+ * bits as the largest residue (fit_distance(): in *ret_max). All except fit_offset() also store the
+ * residues in `r`. */
 static uint64_t fit_offset(const uint64_t *values, size_t n, struct codec_part *part)
 {
 	uint64_t min[2] = { values[0], values[n - 1] }, max[2] = { values[0], values[n - 1] };

@@ -74,7 +74,7 @@ struct chunk_header {
 };
 
 void file_header_encode(const struct file_header *header, uint8_t bytes[FILE_HEADER_BYTES]);
-/* Uses the better of the two copies. Returns 0, PROF_NOT_CAPTURE, PROF_BAD_HEADER or
+/* Uses the first undamaged one of the two copies. Returns 0, PROF_NOT_CAPTURE, PROF_BAD_HEADER or
  * PROF_UNSUPPORTED. *ret_bad_copies: bit n is set if copy n is damaged. */
 MUST_CHECK int file_header_decode(const uint8_t bytes[FILE_HEADER_BYTES],
 				  struct file_header *ret_header, unsigned int *ret_bad_copies);

@@ -12,8 +12,9 @@ struct service;
 
 /* With an authority, which is borrowed, the connection is a bus, and the authority decides about
  * each client. Without one, the connection is to one client, which has this process's rights.
- * `control` is the socket at which collectors register; borrowed; NULL: none. Calls `idle` whenever
- * the last engine is gone, and when the last call is answered while no engine runs. */
+ * `control` is the socket at which collectors register; borrowed; NULL: none. Calls `idle` when the
+ * last engine is gone, and when a session is closed or the last call answered while no engine
+ * runs. */
 struct service *service_new(GDBusConnection *connection, struct authority *authority,
 			    struct control *control, void (*idle)(void *data), void *data,
 			    GError **error);

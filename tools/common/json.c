@@ -91,7 +91,7 @@ static json_block json_load(const char *first, const char *second)
 	return block;
 }
 
-/* Returns a word with all bytes of a text of 1 to 7 bytes; some bytes occur twice. */
+/* Returns a word with all bytes of a text of 1 to 7 bytes. The other bytes are copies or spaces. */
 static uint64_t json_short_word(const char *bytes, size_t length)
 {
 	const unsigned char *byte = (const unsigned char *)bytes;
@@ -321,8 +321,8 @@ void json_raw(struct json *json, const char *key, const char *text)
 	json_put_raw(json, key, text, strlen(text), false);
 }
 
-/* In a CSV cell, a ' before the text keeps spreadsheets from reading it as a formula. Control
- * characters are escaped for a terminal. */
+/* In a CSV cell, text that begins like a formula gets a ' before it, for spreadsheets, and control
+ * characters are escaped if the output is a terminal. */
 void json_string_n(struct json *json, const char *key, const char *value, size_t length)
 {
 	g_autofree char *escaped = NULL;

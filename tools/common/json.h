@@ -61,7 +61,8 @@ void json_uint(struct json *json, const char *key, uint64_t value);
 /* Writes null unless the value is known. */
 void json_uint_if(struct json *json, const char *key, bool is_known, uint64_t value);
 void json_int(struct json *json, const char *key, int64_t value);
-/* Writes the shortest text that reads back as the same number, or null if it is not finite. */
+/* Writes 15 to 17 significant digits, so that the text reads back as the same number; null if it is
+ * not finite. */
 void json_double(struct json *json, const char *key, double value);
 void json_bool(struct json *json, const char *key, bool value);
 void json_null(struct json *json, const char *key);

@@ -66,7 +66,8 @@ void out_text(struct out *out, const char *text);
 void out_char(struct out *out, char c);
 void out_printf(struct out *out, const char *format, ...) PRINTF_LIKE(2, 3);
 
-/* Returns 0, or -errno of the first failure since out_init(). A buffer in memory never fails. */
+/* Passes all bytes to the kernel. Returns 0, or -errno of the first failure since out_init(). Does
+ * nothing for a buffer in memory. */
 int out_flush(struct out *out);
 /* Returns whether anything has failed so far. Loops over millions of rows check this from time to
  * time, and stop. */
