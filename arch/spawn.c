@@ -2,8 +2,8 @@
 /*
  * Spawn - starts another program: profctl starts its private profd
  *
- * Defines what a started program inherits: only the given descriptors, and none of this process's
- * signal settings.
+ * Defines what a started program inherits: stderr, which is also its stdout, and the given
+ * descriptors, but none of this process's signal settings.
  */
 #include "arch/spawn.h"
 

@@ -4,8 +4,8 @@
  *
  * A walk over the whole file finds the chunks; the index is used only to name missing chunks.
  * Damage reasons, in the order of the checks: header, checksum, payload (structure, padding),
- * decode, order (times outside the header's range), dictionary (lowest id), index (an invalid
- * checkpoint).
+ * decode, order (times that descend, or differ from the header), dictionary (lowest id), index (an
+ * invalid checkpoint).
  */
 #include "libcapture/reader.h"
 

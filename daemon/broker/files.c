@@ -7,9 +7,9 @@
  * with its request, and a new process gets the others. After PATIENCE_US the stuck process is
  * killed, and its request is retried without the likely cause: an image by its path only, on
  * filesystems without a server (careful); a snapshot without files that depend on the target's
- * memory (bare) and, if it is stuck again, without the target. If a process was stuck on a target
- * once, or if stall-quota.c blocks the target, its files are read only in the careful or bare way
- * for the rest of the session.
+ * memory (bare) and, if it is stuck again, without the target. Once a process was stuck on a
+ * target, and while stall-quota.c blocks a target, the target's files are read only in the careful
+ * or bare way.
  * Invariants: (1) whatever the process does, every request is answered once, and profd never waits
  *                 for it  [test_hostile_files: test_file_that_hangs, test-broker-files: dies]
  *             (2) an answer has no target twice or in part: a snapshot continues after its last
@@ -47,7 +47,7 @@
 struct request {
 	struct files_request message;
 	uint32_t tag;
-	uid_t uid;  /* for an image: the process's owner at the time of the request */
+	uid_t uid;  /* for an image: the target's owner at the time of the request */
 	int memfd;  /* for a snapshot */
 	char *path; /* for an image */
 };
@@ -344,7 +344,7 @@ static gboolean on_tick(gpointer data)
 /* ---- Requests -------------------------------------------------------------------------------- */
 
 /* Returns whether a worker that was set aside waits for this target, or too many such workers wait
- * for targets of this user. */
+ * for targets of this user, who is not root. */
 static bool is_set_aside(const struct files *files, pid_t pid, uid_t uid)
 {
 	unsigned n = 0;

@@ -310,8 +310,8 @@ static gpointer run(gpointer data)
 {
 	struct perf_tasks *opening = data;
 
-	/* Load the program first, because children inherit only programs that are already
-	 * attached. */
+	/* Load the BPF program first, so that it is attached to each event before a child inherits
+	 * the event. */
 	if (opening->wants_interpreters && !is_cancelled(opening))
 		opening->interpreters = interpreters_new(~0u, opening->plan->sleep_id != 0,
 							 &opening->no_interpreters);

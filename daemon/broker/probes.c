@@ -43,7 +43,8 @@
 struct probes {
 	struct options *options;
 	uid_t uid;
-	unsigned at, n_given; /* at: the event whose places are requested */
+	/* index of the event whose places are requested; number of events that the client gave */
+	unsigned at, n_given;
 	struct files_worker *worker;
 	guint tick;
 	void (*done)(const GError *error, void *data);

@@ -137,7 +137,7 @@ static const int allowed_calls[] = {
 	SCMP_SYS(epoll_wait),
 	SCMP_SYS(epoll_pwait),
 	SCMP_SYS(epoll_ctl),
-	/* calls of the engine for the capture */
+	/* calls with which the engine writes the capture */
 	SCMP_SYS(fallocate),
 	SCMP_SYS(fdatasync),
 	SCMP_SYS(fsync),
@@ -243,7 +243,8 @@ static const struct filter_rule allowed_with[] = {
 	{ SCMP_SYS(bpf), SCMP_A0_64(SCMP_CMP_EQ, BPF_LINK_CREATE, 0) },
 	{ SCMP_SYS(bpf), SCMP_A0_64(SCMP_CMP_EQ, BPF_OBJ_GET_INFO_BY_FD, 0) },
 	{ SCMP_SYS(clone), SCMP_A0_64(SCMP_CMP_MASKED_EQ, NAMESPACES, 0) },
-	/* memory is never both writable and executable */
+	/* daemon/filter.c allows memory that is not executable; this allows memory that is not
+	 * writable, so none is both */
 	{ SCMP_SYS(mmap), SCMP_A2_64(SCMP_CMP_MASKED_EQ, PROT_WRITE, 0) },
 	{ SCMP_SYS(mprotect), SCMP_A2_64(SCMP_CMP_MASKED_EQ, PROT_WRITE, 0) },
 	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_MASKED_EQ, IOCTL_GROUP, '$' << 8) }, /* perf */

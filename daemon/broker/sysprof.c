@@ -154,7 +154,7 @@ static bool has_descriptors(const struct sysprof *sysprof)
 	return sender.has_descriptors;
 }
 
-/* Returns false if no request waits, or if the socket has been shut down. */
+/* Returns false if no packet waits, or after it has shut down the socket. */
 static bool receive_request(struct sysprof *sysprof)
 {
 	char packet[sizeof(request_text) + 1];

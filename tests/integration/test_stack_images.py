@@ -50,7 +50,7 @@ PROGRAMS = Together("-F", 1999)
 
 @pytest.fixture(scope="module")
 def samples_of(profctl, profcapture, tmp_path_factory):
-    """Returns the samples of a program by its name."""
+    """A function that returns a program's samples, by the program's name."""
     return lambda name: PROGRAMS.of(name, profctl, profcapture, tmp_path_factory)
 
 
@@ -314,7 +314,7 @@ def library(folder, stem, room, name="library"):
 
 
 def chroot(folder):
-    """Makes a program in a chroot. Outside of the chroot, its library's path is another library."""
+    """Makes a program in a chroot. Outside of the chroot, its library's path names another one."""
     outside = library(folder, "same", 3000)
     root = folder / "root"
     root.mkdir()

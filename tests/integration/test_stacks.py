@@ -31,7 +31,7 @@ DEEP_PROGRAMS = Together("-F", 499)  # slower, because each sample has a thousan
 
 @pytest.fixture(scope="module")
 def samples_of(profctl, profcapture, tmp_path_factory):
-    """Returns the samples of a program by its name."""
+    """A function that returns a program's samples, by the program's name."""
     def find(name):
         (batch,) = [batch for batch in (PROGRAMS, COPIED_PROGRAMS, DEEP_PROGRAMS) if name in batch.makers]
         return batch.of(name, profctl, profcapture, tmp_path_factory)

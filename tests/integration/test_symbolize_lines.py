@@ -205,7 +205,7 @@ HIDDEN = {
 
 @pytest.mark.parametrize("where", HIDDEN)
 def test_debug_file_of_a_namespace(profctl, profcapture, capture, require, spawn, work, tmp_path, where):
-    """A container has its own debug files: they are found while it lives."""
+    """A container has its own debug files, which are found while it runs."""
     require("unshare", root=True, mounts=True)
     for name in "spin", "away.debug":
         shutil.copy(work / name, tmp_path / name)

@@ -84,7 +84,7 @@ def test_times(profcapture, whole):
 
 
 def test_texts(profcapture, whole):
-    """Fields may be signed numbers, and texts at an offset that the record gives."""
+    """Fields may be signed numbers, or texts whose offset is in the record."""
     assert {"value": "/bin/true", "count": 1}.items() <= \
         next(row for row in events(profcapture, whole, "--event", EXEC, "--by", "filename") if row["value"] == "/bin/true").items()
     sources = {row["name"]: row for row in rows(profcapture, whole, "source")}

@@ -51,7 +51,7 @@ void row_copier_forget(struct row_copier *copier);
 /* Stores a row's values, with references translated. `columns` has all columns of the table. */
 void row_copier_translate(struct row_copier *copier, const struct prof_table_def *def,
 			  const struct prof_array *columns, size_t row, struct copied_row *ret_row);
-/* Returns the new id of a dictionary row. */
+/* Returns the new id of a dictionary row, and copies the row if necessary. */
 uint32_t row_copier_id(struct row_copier *copier, unsigned table_id, uint64_t id);
 /* Returns whether no error occurred. Moves the error to *error. */
 bool row_copier_ok(struct row_copier *copier, GError **error);

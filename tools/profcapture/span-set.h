@@ -19,10 +19,12 @@ struct span_set {
 	/* results */
 	const struct reader *reader;
 	GPtrArray *stretches; /* by thread or process: GArray of struct stretch in order, or NULL */
-	uint64_t marks;       /* all marks with this name */
+	uint64_t marks;       /* instants and spans with this name, also outside the range */
 	/* spans that overlap the reader's range */
 	uint64_t spans, no_end, no_begin;
-	uint64_t total_ns; /* sum over whole spans; saturates at UINT64_MAX */
+	/* sum of the durations of spans with both ends, also outside the range; saturates at
+	 * UINT64_MAX */
+	uint64_t total_ns;
 };
 
 /* The caller sets the options and zeroes the rest. */

@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Maximum bytes of a number, or of the quotes around a text. %f of a double has up to 310. */
+/* Maximum bytes of a number, or of the quotes around a text. %f of a double has up to 317. */
 #define CONVERSION_BYTES 512
 
 struct printf_caller {

@@ -37,7 +37,7 @@
 #define DEFAULT_TIMEOUT_NS (UINT64_C(300) * 1000000000)
 /* Instructions of SQLite's machine between two checks of `stopped`. */
 #define STEPS_BETWEEN_CHECKS 100000
-/* From the signal until the second thread ends the program. */
+/* Time from the signal until the second thread ends the program. */
 #define GRACE_US 200000
 #define MAX_LENGTH (64 << 20) /* longest text in bytes: PROF_MAX_PAYLOAD */
 

@@ -73,7 +73,7 @@ static inline struct cell stored_number(const struct stored_row *at,
 	}
 }
 
-/* Returns the cell of a row's value; of a list, an unknown cell. */
+/* Returns the cell of a row's value; an unknown cell for a list. */
 static inline struct cell stored_cell(const struct stored_row *at,
 				      const struct prof_column_def *column,
 				      const struct prof_array *array, size_t row)

@@ -48,6 +48,6 @@ struct suppression *suppressions_find(struct suppressions *suppressions,
 enum runtime_pool suppressions_pool(struct suppressions *suppressions, struct memory_tree *tree,
 				    uint32_t node);
 const char *runtime_pool_name(enum runtime_pool pool); /* not translated */
-/* Sets all sums of suppressed leaks to 0. */
+/* Sets the sums of all suppressions and pools to 0. */
 void suppressions_reset(struct suppressions *suppressions);
 bool suppression_matches(const char *pattern, const char *text);

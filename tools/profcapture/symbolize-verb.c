@@ -52,7 +52,7 @@ static void print_paths(struct out *out, const GPtrArray *paths, const char *why
 	}
 }
 
-/* Opens a regular file. O_NONBLOCK is set because opening a pipe could block before it is
+/* Opens a regular file. O_NONBLOCK is set because opening a device could block before it is
  * refused. */
 static int open_capture(const char *file, GError **error)
 {

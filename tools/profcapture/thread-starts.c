@@ -132,7 +132,7 @@ bool thread_starts_read(struct thread_starts *starts, struct reader *reader, GEr
 	stacks_free(pass.stacks);
 	g_hash_table_unref(pass.first);
 	g_hash_table_unref(pass.last);
-	/* A lost name makes a start function unknown, which the answer shows. */
+	/* Do not count names lost here: they make a start function unknown, as the answer shows. */
 	names->lost = lost;
 	return ok;
 }

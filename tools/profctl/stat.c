@@ -440,7 +440,8 @@ static bool find_mean(const struct stat_run *run, const char *name, double *ret_
 	return false;
 }
 
-/* Returns what the number means in relation to others, such as "0.98 CPUs". */
+/* Returns the number in relation to another, such as "0.98 CPUs", or why it is unknown or
+ * estimated; or NULL. */
 static char *note_of(const struct stat_run *run, const struct measure *measure)
 {
 	const char *name = measure->event.name;

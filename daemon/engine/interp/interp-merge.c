@@ -47,7 +47,7 @@ static bool place_by_address(const struct interp_chain *chain, const struct inte
 			at++;
 		if (native->n == 0 || last->at < native->frames[at].sp)
 			return false;
-		/* The end of the outermost known frame is not known. */
+		/* The outermost known frame may end below the run's address. */
 		runs[i].native =
 			(uint32_t)(at + 1 < native->n || native->has_root ? at : native->n);
 	}
@@ -187,8 +187,8 @@ static size_t find_resting(const struct interp_chain *chain, const struct interp
 				return SIZE_MAX;
 			found = run;
 		}
-	/* The run has no activation if one of `callers`, in C, called the activation of the run
-	 * before it. */
+	/* The run has no activation if one of `callers`, in C, called the activation of the next
+	 * inner run. */
 	for (left = found; left > 0 && i < native->n; i++)
 		left -= begins_activation(native, i);
 	for (size_t caller = 0; found > 0 && caller < INTERP_PERL_CALLERS; caller++)

@@ -53,7 +53,7 @@ static uint64_t find_first_variable(const struct interp_elf *elf, enum interp_sy
 	return 0;
 }
 
-/* Returns the target of a jump at the end of a function; 0: the instruction is another one. */
+/* Returns the target of a jump, whose instruction is at `address`; 0: it is another instruction. */
 static uint64_t find_target(const uint8_t *code, uint64_t address)
 {
 	return code[0] == 0xe9

@@ -152,8 +152,8 @@ struct image *images_of_mapping(struct images *images, const struct image_key *k
 		return NULL;
 	sought.path = path = g_strndup(key->path, image_key_path_bytes(key));
 	if (!vdso) {
-		/* Snapshots of /proc have a build-id as well as device and inode; perf records have
-		 * one or the other. */
+		/* Snapshots of /proc may have a build-id as well as device and inode; perf records
+		 * have one or the other. */
 		file->dev = key->dev;
 		file->inode = key->inode;
 		file->inode_generation = key->inode_generation;

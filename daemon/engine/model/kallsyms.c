@@ -3,8 +3,8 @@
  * Kallsyms - names of kernel addresses from /proc/kallsyms
  *
  * A line is "ADDRESS TYPE NAME" or "ADDRESS TYPE NAME\t[MODULE]". The kernel's own symbols come
- * sorted; those of modules and other origins do not. The text is 5 MB, and a recording hits only
- * some hundred of its 120 000 names, so nothing is sorted. The requested addresses divide the
+ * sorted; those of modules and other origins do not. The text is 5 MB, and a recording hits only a
+ * few hundred of its 120 000 names, so nothing is sorted. The requested addresses divide the
  * address space into gaps (gap i ends at address i). Each line falls into one gap, and only the
  * lowest and the highest symbol of a gap can affect the result. A function ends where the next
  * symbol of any type begins, at the latest at _etext; a function of a module, and the last of all
@@ -222,8 +222,8 @@ static size_t underscores(const char *name)
 	return strspn(name, "_");
 }
 
-/* Returns whether the name is that of a system call's entry for programs of an older architecture.
- * Such an entry may have the same address as the native one. */
+/* Returns whether the name is that of a system call's entry for programs of another ABI: 32-bit or
+ * x32. Such an entry may have the same address as the native one. */
 static bool is_compat(const char *name)
 {
 	static const char *const prefixes[] = { "__ia32_", "__x32_", "__arm64_compat_" };

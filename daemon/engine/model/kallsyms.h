@@ -15,7 +15,7 @@
 
 struct kallsyms_symbol {
 	uint64_t start;
-	uint64_t length; /* up to the next symbol, at least 1 */
+	uint64_t length; /* at most up to the next symbol; at least 1 */
 	char *name;      /* NULL: no function contains the address */
 	char *module;    /* without brackets ("ext4", "bpf"); NULL: the kernel itself */
 };

@@ -259,7 +259,7 @@ static void set(struct counter_reading *reading, const struct counter_spec *spec
 
 /* ---- Texts ----------------------------------------------------------------------------------- */
 
-/* Reads a decimal number after blanks. If no number follows, returns false and moves nothing. */
+/* Reads a decimal number after blanks, and moves *text past it. Returns false if none follows. */
 static bool next_number(const char **text, double *ret_number)
 {
 	const char *at = *text + strspn(*text, " \t");

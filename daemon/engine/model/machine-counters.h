@@ -6,7 +6,7 @@
 
 #include <glib.h>
 
-/* Counters of the machine and of a cgroup, read ten times a second. */
+/* Counters of the machine and of a cgroup, read at most ten times a second. */
 struct machine_counters {
 	struct output *output;
 	uint32_t *last_counter; /* last id of a counter; shared with collector-rows.c */
@@ -26,7 +26,7 @@ bool machine_counters_add(struct machine_counters *machine, const struct message
 			  int fd);
 /* Returns when the next reading is due; UINT64_MAX: never. */
 uint64_t machine_counters_due_ns(const struct machine_counters *machine);
-/* Reads all files, and keeps values that have changed. */
+/* Reads the files, and keeps values that have changed. */
 void machine_counters_read(struct machine_counters *machine, uint64_t now_ns);
 /* Returns the time of the first value that is not written yet; UINT64_MAX: none. */
 uint64_t machine_counters_next_ns(const struct machine_counters *machine);

@@ -314,7 +314,7 @@ bool snapshot_parse_statm(const char *bytes, size_t length, struct snapshot_usag
 	return true;
 }
 
-/* pid (comm) state, then numbers; man 5 proc_pid_stat counts from 1. */
+/* pid (comm) state, then numbers; fields are counted from 1, as in proc_pid_stat(5) */
 bool snapshot_parse_counts(const char *bytes, size_t length, struct snapshot_counts *counts)
 {
 	enum { MINOR = 10, MAJOR = 12, THREADS = 20, RSS = 24 };

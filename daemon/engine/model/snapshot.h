@@ -77,7 +77,7 @@ bool snapshot_parse_statm(const char *text, size_t length, struct snapshot_usage
 struct snapshot_counts {
 	/* from /proc/PID/stat, without the children of the process */
 	uint64_t minor_faults, major_faults, threads, rss_bytes;
-	/* from /proc/PID/io: bytes passed to and from system calls, and to and from disks */
+	/* from /proc/PID/io: bytes that system calls read and wrote, and those from and to disks */
 	uint64_t read_bytes, written_bytes, disk_read_bytes, disk_written_bytes;
 };
 /* Parse /proc/PID/stat and /proc/PID/io. They set only their own fields, and none on failure. */

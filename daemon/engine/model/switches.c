@@ -130,7 +130,7 @@ void switches_apply(struct switches *switches, struct tasks *tasks,
 		switches->start_ns = time_ns;
 		return;
 	}
-	/* An exiting task has lost its tid. It is the thread that entered last. */
+	/* A task without a tid (-1) is exiting: it is the thread that entered last. */
 	if (event->tid >= 0 && event->tid != switches->tid && switches->tid != -1)
 		enter(switches, tasks, event->tid, time_ns);
 	else if (event->tid > 0 && !switches->thread)

@@ -69,7 +69,7 @@ struct thread {
 	bool has_state;
 	/* state in /proc when the recording began; 0: unknown, or a later row has the state */
 	char found_state;
-	enum prof_switch_state state; /* state in its last switch row */
+	enum prof_switch_state state; /* RUNNING on a CPU, else the state in its last switch row */
 	uint64_t state_ns;            /* the time of that row */
 	struct wait *wait;            /* only for waits.c; NULL: none */
 	uint64_t cgroup;              /* id in the thread's or its creator's last sample; 0: none */
@@ -146,8 +146,8 @@ void tasks_set_inner(struct tasks *tasks, struct process *process, int32_t tid,
 
 void tasks_add_row(struct tasks *tasks, struct thread *thread, enum prof_task_event event,
 		   struct thread *parent, uint64_t time_ns);
-/* Writes the exit status of a process, as wait() reports it. It is known only after the wait, so
- * its row has the time of the table's last row. */
+/* Writes the exit status of a process, as wait() reports it. The status is known only after that
+ * wait, so its row has the time of the table's last row. */
 void tasks_add_status(struct tasks *tasks, struct thread *leader, int32_t status);
 /* Called when a row refers to the thread, and therefore to its process. */
 static inline void tasks_need(struct tasks *tasks, struct thread *thread)

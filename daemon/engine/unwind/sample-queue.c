@@ -27,7 +27,7 @@ struct queued_sample {
 	bool maps_known;
 	bool is_waiting;
 	uint64_t until_ns;
-	struct unwind_input input; /* used while the sample waits; its stack is a copy */
+	struct unwind_input input; /* used while the sample waits; its stack and chain are copies */
 	struct image *missing;
 	uint64_t bytes;
 };

@@ -31,7 +31,7 @@ struct sample {
 struct sample_queue {
 	GQueue items; /* struct queued_sample */
 	uint64_t bytes;
-	unsigned int n_waiting; /* samples that lack a table; the others wait for earlier ones */
+	unsigned int n_waiting; /* samples without a stack yet; the others wait for earlier ones */
 	struct unwind *unwind;
 	void (*emit)(const struct sample *sample, struct maps **maps, void *data);
 	void *data;
@@ -55,8 +55,8 @@ static inline uint64_t sample_queue_delay_ns(const struct sample_queue *queue)
 }
 /* Copies a sample whose stack is complete. */
 void sample_queue_add(struct sample_queue *queue, const struct sample *sample);
-/* Copies a sample and its stack. `missing`: image whose table the walk lacks; NULL: the walk lacks
- * the mappings. Returns false if there is no room. */
+/* Copies a sample and its stack. `missing`: from unwind_run(). Returns false if there is no
+ * room. */
 bool sample_queue_add_waiting(struct sample_queue *queue, const struct sample *sample,
 			      const struct unwind_input *input, struct image *missing,
 			      uint64_t now_ns);

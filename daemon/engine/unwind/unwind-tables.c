@@ -2,7 +2,7 @@
 /*
  * Unwind tables - compiles the table of each file once, in a worker thread
  *
- * The worker reads and compiles a file that the broker has opened, which takes from 0.1 ms to some
+ * The worker reads and compiles a file that the broker has opened, which takes from 0.1 ms to about
  * 50 ms. Build-id, device, inode, size and change time together identify a file. A build-id alone
  * could be forged; with the other fields, only processes that map the forged file get its table.
  * Images of one identity share a table. Tables remain until the session ends. Their total memory is
@@ -163,7 +163,7 @@ static void make(struct unwind_tables *tables, struct file *file)
 	}
 	if (file->table)
 		tables->bytes += file->table->size;
-	/* Frames of a file that is closed are unknown. */
+	/* Frame sizes cannot be read from a closed file. */
 	if (!file->table || !(file->parts & UNWIND_TABLES_FRAMES) || tables->n_open == MAX_OPEN)
 		close(steal_fd(&file->fd));
 	else

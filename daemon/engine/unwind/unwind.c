@@ -239,7 +239,7 @@ void unwind_request_all(struct unwind *unwind, const struct unwind_input *input,
 
 /* ---- Deep stacks ---- */
 
-/* Returns the set of a frame. Adjacent frames of a stack have adjacent sets. */
+/* Returns the set of a frame. Frames that are close on the stack have sets that are close. */
 static struct unwind_link *link_set(struct unwind_links *links, uint32_t thread, uint64_t sp)
 {
 	return links->links[(sp / 16 + sp / (16 * LINK_SETS) + thread * UINT64_C(2654435761)) %

@@ -33,7 +33,7 @@ struct unwind_input {
 	size_t stack_bytes, full_bytes; /* bytes of this copy; bytes of a full copy */
 	const uint64_t *chain; /* the kernel's frame-pointer chain: leaf first, no PERF_CONTEXT_* */
 	size_t n_chain;
-	bool chain_is_cut; /* the kernel's chain has as many frames as the kernel returns */
+	bool chain_is_cut; /* the kernel's chain has the maximum number of frames */
 	uint32_t thread;   /* id of the thread's row */
 	int32_t pid;
 	bool in_kernel;
@@ -46,9 +46,10 @@ struct unwind_job {
 	const struct maps *maps;
 	bool maps_known;
 	/* The following members are set by unwind_run_together(). */
-	bool done;                 /* false: a table or the mappings are missing */
+	bool done; /* false: a table, the size of a frame, or the mappings are missing */
 	struct unwind_stack stack; /* if done; valid until the next walk */
-	struct image *missing; /* if not done: image whose table is missing; NULL: the mappings */
+	struct image *missing; /* if not done: image whose table or frame size is missing; NULL: the
+				* mappings */
 };
 
 struct unwind_links;
@@ -69,16 +70,16 @@ struct unwind {
 void unwind_init(struct unwind *unwind, struct unwind_tables *tables);
 void unwind_done(struct unwind *unwind);
 
-/* Requests the files of all possible return addresses on the stack, so that a walk waits for all of
- * them at the same time. */
+/* Requests the files of all possible return addresses in the stack's first 16 KiB, so that a walk
+ * waits for these files at the same time. */
 void unwind_request_all(struct unwind *unwind, const struct unwind_input *input,
 			const struct maps *maps);
 
 /* Copies the registers of a sample, which must have some. */
 void unwind_read_registers(const uint64_t *registers, struct unwind_input *input);
 
-/* Walks a stack. Returns false if a table or the mappings are missing: *ret_missing is then the
- * image whose table is missing, or NULL for the mappings. With last_chance, always returns true,
+/* Walks a stack. Returns false if a table, the size of a frame, or the mappings are missing:
+ * *ret_missing is then the image, or NULL for the mappings. With last_chance, always returns true,
  * and follows frames without a table by frame pointers. The result is valid until the next walk. */
 bool unwind_run(struct unwind *unwind, const struct unwind_input *input, const struct maps *maps,
 		bool maps_known, bool last_chance, struct unwind_stack *ret_stack,
