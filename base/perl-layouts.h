@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Perl-layouts - the numbers that a walk needs, for each version of Perl
+ * Perl-layouts - the numbers that a walk needs, for each supported version of Perl
  *
  * For builds with threads, on 64-bit machines, without debugging. The structures of contexts and
  * subs are equal in these versions. profd gives these numbers to the BPF program, so that an engine

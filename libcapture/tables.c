@@ -244,7 +244,7 @@ static const struct prof_column_def mark_columns[] = {
 	TIME(PROF_MARK_TIME),
 	REF(PROF_MARK_THREAD, "thread", THREAD),
 	ENUM(PROF_MARK_KIND, "kind", mark_kinds),
-	/* pairs a begin mark with its end mark; 0: paired by thread and name */
+	/* pairs a begin mark with its end mark; 0: paired by thread, group and name */
 	COLUMN(PROF_MARK_ID, "id", UINT),
 	REF(PROF_MARK_GROUP, "group", STRING),
 	REF(PROF_MARK_NAME, "name", STRING),

@@ -850,7 +850,7 @@ PROGRAMS.add_program("vdso", VDSO)
 
 def test_vdso(samples_of):
     samples = [sample for sample in samples_of("vdso") if "[vdso]" in sample.images[:1] and "caller" in sample.names]
-    # functions that clock_gettime calls within the vdso have no name there
+    # functions of the vdso that its clock_gettime calls have no name
     expect(samples, r"(\[vdso\]\+\w+;)?(__vdso_)?clock_gettime;(__)?clock_gettime;caller;" + MAIN)
 
 

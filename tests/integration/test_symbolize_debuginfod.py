@@ -258,7 +258,7 @@ def test_no_server(profcapture, bare, monkeypatch):
 
 
 def test_no_library(profcapture, bare, server, require):
-    """An empty file is mounted over the library."""
+    """/dev/null is mounted over the library."""
     require("unshare", root=True, mounts=True)
     with open("/proc/self/maps", encoding="utf-8") as maps:
         library = next(line.split()[-1] for line in maps if "libdebuginfod" in line)

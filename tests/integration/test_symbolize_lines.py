@@ -11,7 +11,7 @@ import pytest
 from format_reader import Capture
 from recordings import INLINED_SPIN, until
 
-# Without an argument, the program ends after some hundred milliseconds of CPU time, which at RATE
+# Without an argument, the program ends after a few hundred milliseconds of CPU time, which at RATE
 # gives enough samples on any machine.
 SPIN = INLINED_SPIN.replace("int main(void)", "int main(int argc, char **argv)").replace("for (;;)", "for (int i = 0; argc > 1 || i < 300; i++)")
 RATE = 4000

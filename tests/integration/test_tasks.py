@@ -180,8 +180,8 @@ def test_family_and_nobody_else(profctl, profcapture, capture, spawn, program, h
 
 
 def test_all_time_is_known(profctl, profcapture, capture, program):
-    """Times are complete as with privilege, except that wakeups of a thread are unknown, which is
-    not reported as 0."""
+    """Times are complete as with privilege, except that wake-ups are not recorded, so the time from
+    a wake-up until the thread ran is unknown, not 0."""
     done = profctl("record", "--no-symbols", "-o", capture, "--", program("wall", WALL), 4, prefix=as_user())
     times = {tid: ns for (_, tid), ns in times_of(profcapture, capture).items()}
     for line in done.stdout.splitlines()[1:]:

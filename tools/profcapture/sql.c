@@ -58,7 +58,7 @@ struct sql {
 };
 
 static atomic_int stopped; /* number of the signal that ends the query */
-static sem_t wakes_watch;  /* the query was stopped or is done */
+static sem_t wakes_watch;  /* posted when the query is stopped or done */
 
 static const struct cli_option options[] = {
 	{ "timeout", 0, CLI_DURATION, offsetof(struct sql, timeout_ns), N_("TIME"),

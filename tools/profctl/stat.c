@@ -428,7 +428,7 @@ static const struct table_member members[] = {
 	{ "noise", NOISE },         { "verdict", VERDICT },     { NULL },
 };
 
-/* Stores the mean of the event with this name. Returns false if it was not counted. */
+/* Stores the mean of the event with this name. Returns false if it was not counted, or is 0. */
 static bool find_mean(const struct stat_run *run, const char *name, double *ret_mean)
 {
 	POINTER_EACH(const struct measure, measure, run->measures) {
@@ -630,7 +630,7 @@ static bool stat_command(struct stat_run *run, GError **error)
 		add_measure(run, times[i]);
 	if (!add_events(run, error))
 		return false;
-	/* Find these faults before the command has run for hours. */
+	/* Report errors in these files before the command runs, which may take hours. */
 	if (run->compare && !(saved = load(run->compare, error)))
 		return false;
 	if (run->save && !g_file_test(run->save, G_FILE_TEST_EXISTS)) {

@@ -29,7 +29,7 @@ enum transport_kind {
 /* Opens a connection. Waits at most ten seconds, or until SIGINT or SIGTERM (CLI_INTERRUPTED).
  * CLI_NO_DAEMON: profd is missing or has an incompatible version. */
 bool transport_open(struct transport *transport, enum transport_kind kind, GError **error);
-/* Waits briefly for a private profd to end. */
+/* Closes the connection. Waits briefly for a private profd to end. */
 void transport_close(struct transport *transport);
 
 /* Returns 1 if the system bus has the name or can start its service, 0 if not, -ENOTCONN if there

@@ -48,7 +48,7 @@ enum interp_symbol {
 	PERL_CALL,
 	PERL_CALL_OPERATOR,
 	V8_ISOLATE,     /* thread-local variable that points to the thread's isolate */
-	V8_ISOLATE_KEY, /* up to 10.2: the key of each thread's isolate */
+	V8_ISOLATE_KEY, /* V8 up to 10.2: the pthread key of each thread's isolate */
 	V8_CURRENT,     /* function that returns the isolate */
 	V8_MAJOR_NUMBER,
 	V8_MINOR_NUMBER,

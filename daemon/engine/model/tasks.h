@@ -49,7 +49,7 @@ struct process {
 	bool expects_heap;
 	bool has_heap;     /* has registered to record allocations */
 	bool forked_heap;  /* forked from a registered process, so it is expected to register */
-	bool refused_heap; /* tried to register, but was refused or stopped */
+	bool refused_heap; /* tried to register, but was refused or recorded nothing */
 	uint64_t end_ns;   /* only if gone */
 };
 
@@ -149,7 +149,7 @@ void tasks_add_row(struct tasks *tasks, struct thread *thread, enum prof_task_ev
 /* Writes the exit status of a process, as wait() reports it. The status is known only after that
  * wait, so its row has the time of the table's last row. */
 void tasks_add_status(struct tasks *tasks, struct thread *leader, int32_t status);
-/* Called when a row refers to the thread, and therefore to its process. */
+/* Must be called for each row that refers to the thread, and therefore to its process. */
 static inline void tasks_need(struct tasks *tasks, struct thread *thread)
 {
 	output_need(tasks->output, &thread->row);
