@@ -26,7 +26,7 @@ enum walk_stop {
 	WALK_ROOT,      /* the outermost frame was reached */
 	WALK_COPY_END,  /* the stack continues in a part that cannot be read */
 	WALK_NO_TABLE,  /* no frame pointers, and the CFI is missing or not ready */
-	WALK_NO_RULE,   /* CFI that no rule can express */
+	WALK_NO_RULE,   /* CFI that no rule can express, or that needs an unknown register */
 	WALK_BAD_FRAME, /* the values found cannot be a frame */
 	WALK_DEPTH,     /* more frames than there is room for, or than WALK_MAX_STEPS */
 	WALK_N_STOPS,
@@ -157,8 +157,8 @@ struct walk {
 	 * lookup.
 	 */
 	bool (*find_replaced)(void *data, uint64_t slot, uint64_t *ret_pc);
-	/* Returns the rule at `pc` that has the place of struct regs, base, instead of fp's; NULL
-	 * if it is unknown. NULL: no such lookup. */
+	/* Returns the rule at `pc` that says where the register `base` of struct regs is saved,
+	 * instead of fp; NULL if it is unknown. NULL: no such lookup. */
 	const struct cfi_rule *(*find_base)(void *data, uint64_t pc);
 	/* If a return address leads to no function, look for one passed to makecontext(). */
 	bool finds_contexts;

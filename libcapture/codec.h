@@ -38,7 +38,7 @@ struct codec_decoder {
 
 MUST_CHECK int codec_encoder_init(struct codec_encoder *encoder, int level);
 void codec_encoder_done(struct codec_encoder *encoder);
-/* Appends the part's bytes to `out`, and sets *ret_part except column and part. `first_id`: id of
+/* Appends the part's bytes to `out`, and sets *ret_part, with column and part 0. `first_id`: id of
  * values[0]'s row, for PROF_ORDER_DISTANCE; or NULL. Uses another order if `order` does not fit. */
 MUST_CHECK int codec_encode_numbers(struct codec_encoder *encoder, const uint64_t *values, size_t n,
 				    unsigned int order, const uint64_t *first_id,

@@ -4,11 +4,11 @@
  *
  * SIGKILL does not end a process that waits for FUSE in the kernel; it exits when the file's server
  * answers or dies. So nothing waits for it. Each hang costs a process that may stay, and delays a
- * session, so each user has an allowance of both. profd waits for no process of the user while the
- * maximum number is stuck, and for half a minute after the last permitted hang. Root's processes
- * are independent of each other, so each has its own, smaller allowance. Hangs because of processes
- * that have exited are charged to one record, that of STALL_QUOTA_NOBODY. All sessions share the
- * records.
+ * session, so stuck processes and hangs are limited for each user. profd waits for no process of a
+ * user who has the maximum number of stuck processes, or whose last permitted hang was less than
+ * half a minute ago. Root's processes are independent of each other, so each has its own, smaller
+ * allowance. Hangs because of processes that have exited are charged to one record, that of
+ * STALL_QUOTA_NOBODY. All sessions share the records.
  * Main thread only.
  * Invariants: (1) no user is blocked forever  [test-stall-quota: pause]
  *             (2) no user blocks another user, and no process of root's blocks another one

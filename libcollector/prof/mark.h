@@ -12,11 +12,11 @@
  * if that is set. profctl sets both variables. A weak symbol would not work: it is NULL in programs
  * that are not position-independent. Programs that load the library later call prof_mark_find().
  *
- * Without the library, or while nobody records, a call is a load or two and a branch that is not
- * taken, and its arguments are not evaluated. Functions that an older library lacks return as if
- * nobody recorded. If PROF_DISABLE is defined, no macro calls or looks up the library. Static
- * programs link libprofcollector.a and define PROF_LINKED. C11 and C++11, gcc and clang.
- * prof-collector.h documents the functions.
+ * Without the library, or while no session records the program, a call is a load or two and a
+ * branch that is not taken, and its arguments are not evaluated. Functions that an older library
+ * lacks return as if no session recorded. If PROF_DISABLE is defined, no macro calls or looks up
+ * the library. Static programs link libprofcollector.a and define PROF_LINKED. C11 and C++11, gcc
+ * and clang. prof-collector.h documents the functions.
  */
 #pragma once
 

@@ -129,7 +129,7 @@ def test_environment(profctl, capture):
 
 @with_library
 def test_killed(recorder, profcapture, capture, tmp_path):
-    """The recorder ends before the program sends its request: nobody answers, and the program
+    """The recorder ends before the program sends its request: the program gets no answer, and
     continues."""
     go = tmp_path / "go"
     os.mkfifo(go)

@@ -29,12 +29,12 @@ struct interp_function {
 };
 
 struct interp_functions;
-/* `seed` must be random, so that nobody can choose colliding names. */
+/* `seed` must be random, so that a program cannot choose colliding names. */
 struct interp_functions *interp_functions_new(uint64_t max_bytes, uint64_t seed);
 void interp_functions_free(struct interp_functions *functions);
 /* Returns whether there was no room for a function. */
 bool interp_functions_are_full(const struct interp_functions *functions);
-/* Returns the function with this name, file and lines, and adds a new one; NULL: no room for it. */
+/* Returns the function with this name, file and lines, and adds it if it is new. NULL: no room. */
 const struct interp_function *interp_functions_intern(struct interp_functions *functions,
 						      const struct interp_code_text *code);
 /* Returns the function with this number; NULL if no function has it. */

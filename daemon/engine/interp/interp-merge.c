@@ -42,7 +42,7 @@ static bool place_by_address(const struct interp_chain *chain, const struct inte
 			runs[i].native = (uint32_t)native->n;
 			return i + 1 == n;
 		}
-		/* Frame `at` owns the stack from its sp up to that of its caller. */
+		/* Frame `at` owns the stack from its sp up to its caller's sp. */
 		while (at + 1 < native->n && last->at >= native->frames[at + 1].sp)
 			at++;
 		if (native->n == 0 || last->at < native->frames[at].sp)

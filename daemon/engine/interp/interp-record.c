@@ -106,8 +106,8 @@ bool interp_record_text(const uint8_t *from, size_t size, unsigned width, bool i
 }
 
 /* Drops the place from the name of a PHP closure. PHP 8.4 and later add it, as in
- * "{closure:Shop\\sell():12}" or "{closure:/srv/shop.php:3}". The name is then that of earlier
- * versions, and remains the same if lines are added above. */
+ * "{closure:Shop\\sell():12}" or "{closure:/srv/shop.php:3}". This leaves the name of earlier
+ * versions, which does not change if lines are added above the closure. */
 static void drop_place(const struct interp_code *head, struct interp_code_text *code)
 {
 	static const char closure[] = "{closure:";

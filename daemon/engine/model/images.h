@@ -85,7 +85,7 @@ struct image_key {
 	uint32_t build_id_bytes;
 	uint64_t dev, inode, inode_generation;
 	bool is_shared; /* MAP_SHARED */
-	uint64_t start; /* start of the mapping; low: the vdso is that of a 32-bit process */
+	uint64_t start; /* start of the mapping; up to UINT32_MAX: the vdso of a 32-bit process */
 };
 
 /* Returns the length of the path without the kernel's suffix for a deleted file. */

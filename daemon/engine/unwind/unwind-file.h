@@ -22,8 +22,8 @@ struct unwind_file {
 	struct unwind_table table;
 	void *bytes; /* memory of `table` */
 	size_t size; /* of both tables, in bytes */
-	/* Its rules have the places of struct regs, base, instead of those of fp. Only if rules of
-	 * `table` need that register; otherwise base_bytes is NULL. */
+	/* Its rules say where the register `base` of struct regs is saved, instead of fp. Made only
+	 * if rules of `table` need this register; otherwise base_bytes is NULL. */
 	struct unwind_table base_table;
 	void *base_bytes;
 };
