@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Exit status - exit statuses of processes, as wait() reports them to their parents
+ * Exit status - exit statuses of registered processes, as wait() reports them to their parents
  *
  * Perf reports that a task ended, but not its exit status. Since Linux 6.15 a pidfd reports it once
  * the process has been waited for, which may never happen. The status becomes a row of table task

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-/* Processes that have ended, or still live when the recording ends, and whose status is unknown. */
+/* Registered processes that ended, or outlived the recording, and whose status is unknown. */
 struct exit_statuses {
 	struct tasks *tasks;
 	GQueue waiting; /* struct unknown_exit */
