@@ -49,7 +49,7 @@ struct chunk_column {
 /* Decodes groups into arrays that are valid until the next group. */
 struct chunk_decoder {
 	struct codec_decoder codec;
-	/* NULL: the column is not in the schema, and always absent */
+	/* an element is NULL if the column is not in the schema, so it is always absent */
 	const struct prof_column_def **defs;
 	struct chunk_column *columns;
 	struct prof_array *arrays;

@@ -234,8 +234,8 @@ bool files_worker_is_at(const struct files_worker *worker, uint32_t serial)
 
 bool files_worker_stop_behind(struct files_worker *worker, uint32_t serial)
 {
-	/* Pairs with status_begin(), which stores and loads in the opposite order: one side sees
-	 * the other's store. */
+	/* Pairs with status_begin(), which stores serial before it loads stop: at least one side
+	 * sees the other's store. */
 	__atomic_store_n(&worker->status->stop, 1, __ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&worker->status->serial, __ATOMIC_SEQ_CST) == serial)
 		return true;

@@ -33,7 +33,7 @@ struct perf_tasks_options {
 };
 
 /* Opens the events of all threads of these processes, in a separate thread. With access->own_only,
- * each process must be entirely the user's before and afterwards. */
+ * each process must be entirely the user's before and after its events are opened. */
 struct perf_tasks;
 struct perf_tasks *perf_tasks_new(const struct perf_tasks_options *options, GError **error);
 /* Stops opening events, so that `done` is called soon. perf_tasks_steal() then stores no events. */

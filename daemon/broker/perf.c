@@ -542,7 +542,7 @@ static void choose_copies(struct perf_plan *plan)
 static void choose_sizes(struct perf_plan *plan, unsigned n_cpus)
 {
 	uint64_t share = PERF_RING_BUDGET / n_cpus / 2, wanted = SAMPLE_BYTES;
-	/* A wake-up takes as much space as the two switches after it, a sleep twice as much. */
+	/* A wake-up takes as much space as the two switches after it, a sleep as two wake-ups. */
 	uint64_t wanted_side_band = plan->sleep_id    ? 4 * SIDE_BAND_BYTES
 				    : plan->wakeup_id ? 2 * SIDE_BAND_BYTES
 						      : SIDE_BAND_BYTES;
@@ -558,8 +558,8 @@ static void choose_sizes(struct perf_plan *plan, unsigned n_cpus)
 	choose_copies(plan);
 }
 
-/* Halves the sample ring if it is much larger than the side band's, else the side band's. Returns
- * false at the minimum. */
+/* Halves the side band's ring, or the sample ring if that is much larger, or the side band's is at
+ * the minimum. Returns false if both are at the minimum. */
 static bool shrink(struct perf_plan *plan)
 {
 	uint32_t smallest = ring_pages(0);
@@ -762,7 +762,8 @@ static void make_copying(struct event *event, const char *filter)
 }
 
 /* Makes an event of a scheduler tracepoint. Returns false if there is no such tracepoint, if its
- * field is not where the engine reads it, or if it may not be recorded. */
+ * field is not where the engine reads it, if this process is not root, or if registers cannot be
+ * copied here. */
 static bool find_tracepoint(const char *name, const char *field, unsigned offset, unsigned bytes,
 			    struct event *ret_event)
 {

@@ -339,9 +339,8 @@ int control_connect(const struct control_addresses *addresses, const struct cont
 	for (uint32_t i = 0; i < addresses->n; i++) {
 		r = connect_one(&addresses->addresses[i], hello, deadline_ns, ret_connection,
 				ret_memfd);
-		/* Try the next address after a failure, but not after a refusal or a timeout.
-		 * Report a lack of descriptors or memory, because it is a failure of this
-		 * process. */
+		/* Try the next address after most failures, but not after a refusal or a timeout,
+		 * and not if this process lacks descriptors or memory. */
 		if (r >= 0 || r == -ETIMEDOUT || r == -EMFILE || r == -ENFILE || r == -ENOMEM)
 			break;
 	}

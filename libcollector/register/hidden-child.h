@@ -19,8 +19,8 @@ struct hidden_child {
 };
 
 /* Returns 0, or -errno of the failed step, including the exec. Does not pass on environment
- * variables about recording and preloads. Must not be called in handlers, or while another thread
- * changes the environment. */
+ * variables about recording, preloads and systemd's sockets. Must not be called in handlers, or
+ * while another thread changes the environment. */
 MUST_CHECK int hidden_child_start(const struct hidden_child *child);
 /* Returns the value of an environment variable, or NULL. */
 const char *hidden_child_variable(const char *name);

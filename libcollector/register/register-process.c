@@ -13,9 +13,8 @@
  *
  * Invariants: (1) a child does not write where its parent does  [test_collector: fork, raw_clone]
  *             (2) no thread waits longer than its bound; without an answer, a process does not wait
- *             again
- *                 [test-control-client: silent]
- *             (3) errno does not change                               [test_collector: zoo]
+ *                 again  [test-control-client: silent]
+ *             (3) errno does not change  [test_collector: zoo]
  *             (4) the program's descriptors are not touched  [test_collector: closefrom]
  *             (5) a thread may still use an arena whose session is over
  *                 [test-register-rings: retired_behind, retired_before]

@@ -20,14 +20,14 @@
 
 struct call_tree;
 
-/* The state with which a thread records. One for each ring, kept for the ring's next owner. */
+/* The state with which a thread records. Each ring has one, kept for the ring's next owner. */
 struct producer {
 	struct ring *ring;       /* ring that was claimed and must be released */
 	struct ring *current;    /* ring in use: `ring`, or a larger one that the thread moved to */
 	const uint32_t *ended;   /* the arena's flag; read it only if the ring is alive */
 	uint32_t n_types;        /* number of record types that the consumer supports */
 	uint32_t calls_epoch;    /* epoch of the nodes in `calls` */
-	uint32_t n_stuck;        /* number of records lost without a wait */
+	uint32_t n_stuck;        /* number of records lost in a stuck ring (ring_is_stuck()) */
 	uint64_t next_id;        /* next id of a mark */
 	struct call_tree *calls; /* see call-tree.h; NULL: not needed yet */
 	/* by counter number: epoch of the counter's definition */

@@ -278,8 +278,8 @@ static bool read_distance(struct modules *modules, struct safe_read *memory,
 	return true;
 }
 
-/* Finds the FDE that covers pc in a module without a table. Assumes that all CIEs use the same
- * encoding as tables do. */
+/* Finds the FDE that covers pc in a module without a table. Assumes that all CIEs use the encoding
+ * DW_EH_PE_pcrel | sdata4. */
 static bool find_record(struct modules *modules, struct safe_read *memory,
 			const struct module *module, uint64_t pc, uint64_t *ret_at)
 {

@@ -36,13 +36,13 @@ struct unwind_cache_frame {
 };
 
 /* An earlier stack: its innermost frames, with the words that must be unchanged, and the frame that
- * called them. An fp is compared only if its mask is not 0. */
+ * called them (outer_*). An fp is compared only if its mask is not 0. */
 struct unwind_cache_variant {
 	uint64_t pc, sp, fp; /* registers of the innermost frame */
 	uint64_t fp_mask;
 	uint64_t outer_hash, outer_sp, outer_fp, outer_fp_mask;
 	uint32_t outer_state;
-	uint32_t n_outer; /* number of frames from the outermost to the one that called them */
+	uint32_t n_outer; /* number of frames outside the innermost ones */
 	uint32_t n_words;
 	uint32_t node;       /* node of the innermost frame */
 	uint64_t generation; /* valid if equal to unwind_cache.variant_generation */

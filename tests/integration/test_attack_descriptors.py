@@ -265,7 +265,7 @@ def test_stacks_that_are_not_walked(own_engine):
 
 def test_session_of_own_processes(own_engine):
     """The engine gets events of threads, only files that the user may read, and nothing that is
-    open for writing. Where waits are not recorded, it gets no stacks."""
+    open for writing. If waits are not recorded, it gets no stacks."""
     told, *_ = own_engine(off_cpu=False)
     own = {(kind, number): fds for kind, number, fds in told["descriptors"]}
     assert not told["stacks"] and (SNAPSHOT, STACKS) not in own

@@ -65,7 +65,7 @@ def works(profd, tmp_path):
 
 
 def test_limit_is_met(profd, file, capture, profcapture, tmp_path, load):
-    """The limit that is set during a recording is less than the engine has: the engine gets no more."""
+    """The limit set during a recording is below the memory that the engine has, so it gets no more."""
     path = profd.create(SAMPLING, file)
     profd.session(path, "Start")
     profd.wait_samples(path, 1001)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""The output of `export` agrees with `report`, whether this test reads it or the programs for the
-formats do."""
+"""The output of `export` agrees with `report`, whether it is read by this test or by the programs
+for its formats."""
 import base64
 import collections
 import gzip
@@ -199,7 +199,7 @@ def test_firefox(profcapture, capture, report, export, options):
 
 @pytest.mark.parametrize("options", [(), ("--from", "200ms..500ms")], ids=" ".join)
 def test_firefox_waits(profcapture, capture, export, options):
-    """Each wait is a mark of its thread."""
+    """Each wait is a marker of its thread."""
     profile = json.loads(export("firefox", *options))
     have = collections.Counter()
     for thread in profile["threads"]:
@@ -314,7 +314,7 @@ def test_chrome(profcapture, capture, report, export, options):
 
 
 def test_chrome_waits_have_causes(profcapture, sleeper):
-    """A thread that sleeps is idle between two samples, and its wait has the function that slept."""
+    """A thread that sleeps is idle between two samples, and its wait names the function that slept."""
     events, threads = read_chrome(profcapture("export", sleeper, "--to", "chrome").stdout)
     naps = [event for event in events if event["ph"] == "X" and event["args"].get("cause") == "timer" and event["args"]["function"] == "main"]
     # the kernel's timer begins before the thread leaves its CPU, which a busy machine may delay
@@ -690,8 +690,8 @@ def numbers_of(to, data):
 
 
 def test_an_empty_capture(profcapture, tmp_path):
-    """An export of nothing can still be opened: speedscope needs at least one profile, the Firefox
-    Profiler one thread."""
+    """The export of an empty capture can be opened: speedscope needs at least one profile, the
+    Firefox Profiler one thread."""
     path = make(tmp_path / "x.cap", "--rows", 0)
     for to in FORMATS:
         done = profcapture("export", path, "--to", to, text=False)

@@ -139,7 +139,8 @@ def speedscope_profiles(tmp_path, name, data):
 
 
 def test_perf_script_collapsed(profcapture, capture):
-    """A script such as those that make flame graphs of perf's text finds the stacks of --to folded."""
+    """Collapsing --to perf-script, as flame graph scripts do with perf's text, gives the stacks of
+    --to folded."""
     collapsed, stack = collections.Counter(), []
     for line in profcapture("export", capture, "--to", "perf-script").stdout.splitlines():
         if sample := re.match(r"(\S.*?) +\d+/\d+ +(?:\[\d+\] +)?\d+\.\d+: ", line):
@@ -181,8 +182,8 @@ def test_perf_script_of_hostile_names(profcapture, hostile, report):
 
 
 def annotate(path, inclusive):
-    """Returns callgrind_annotate's total, and its (name, value) of functions, without the functions
-    that represent threads."""
+    """Returns callgrind_annotate's total, and a (name, value) for each function, except those that
+    represent threads."""
     command = ["callgrind_annotate", "--auto=no", "--threshold=100", "--show-percs=no", f"--inclusive={inclusive}", path]
     # version 3.22 lists functions twice if their file is below the current folder
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, cwd=path.parent)

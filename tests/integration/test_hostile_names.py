@@ -128,7 +128,7 @@ def test_in_messages(profctl, profcapture, hostile):
 
 
 NAMES = [b"\n\r\t\x1b[31m\x1b]0;x\x07\"quoted\";'\\", b"</script><b>&;,=1+1", b"\xff\xfe\xc2\xe2\x80\xae", b"a" + b"y\n" * 8000 + b"z",
-         # a template of C++ with almost 16 KiB of arguments, the most that is demangled
+         # a C++ template with almost 16 KiB of arguments, the maximum that is demangled
          b"_Z4wideI60" + b"A" * 60 + b"S0_" * 263 + b"Evv"]
 THREAD = b"\"x\";\n\t\x1b[1m\xe2\x80\xae\xff"
 ESCAPED_THREAD = "\"x\";\\n\\t\\x1b[1m\\u{202e}\ufffd"

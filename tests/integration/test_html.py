@@ -489,7 +489,7 @@ def test_about(profcapture, page_of, chromium, capture, tmp_path):
 
 
 def test_quality(profcapture, page_of, chromium, capture, tmp_path):
-    """The page says what report says of stacks and names, and which version wrote it."""
+    """The page has report's statement on stacks and names, and profcapture's version."""
     lossy = make(tmp_path / "lossy.cap", "--all-tables", "--rows", 200)
     (said,) = [line for line in profcapture("report", lossy).stdout.splitlines() if "Without a name: " in line or "Stacks cut short: " in line]
     verdict, (about,) = chromium(page_of(lossy), {"open": "tab=about"}, {"text": "#verdict li"}, {"text": "#panel"})

@@ -643,8 +643,8 @@ static void clear_unit(gpointer data)
 	debug_half_free(unit->half);
 }
 
-/* Returns the element of an address, or NULL. Narrows [start, end) to the addresses with the same
- * element. */
+/* Returns the last element that starts at or before the address, or NULL. Narrows [start, end) to
+ * the addresses for which this is the same element. */
 static const void *find_element(const GArray *elements, size_t size, uint64_t address,
 				uint64_t *start, uint64_t *end)
 {

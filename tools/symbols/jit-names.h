@@ -33,14 +33,14 @@ struct jit_process {
 	const char *dump;  /* path of the jitdump that it has mapped; NULL: none */
 	const struct prof_segment *segment; /* segment whose addresses need names */
 	uint64_t end_ns;                    /* end of the segment */
-	/* set to an array of struct jit_line if there is a dump; NULL: not wanted */
+	/* set to an array of struct jit_line if the dump is used; NULL: not wanted */
 	GArray **lines;
 };
 
 /*
- * Returns rows, sorted by time, that name these addresses: from the dump if there is one, else from
- * the map, whose names are valid for the whole segment. `addresses`: sorted, without duplicates.
- * Names are added to `texts`.
+ * Returns rows, sorted by time, that name these addresses: from the dump if it names any, else from
+ * the map, whose names are valid for the whole segment. Returns NULL if there is no map, either.
+ * `addresses`: sorted, without duplicates. Names are added to `texts`.
  */
 GArray *jit_names_find(const struct jit_process *process, const uint64_t *addresses, size_t n,
 		       GStringChunk *texts);

@@ -98,14 +98,15 @@ struct names {
 struct names *names_new(const struct prof_reader *reader); /* borrows the reader */
 void names_free(struct names *names);
 
-/* Returns an epoch, valid until the second next call for another epoch. Its strings, images,
+/* Returns an epoch, valid until two other epochs have been requested. Its strings, images,
  * processes and threads are loaded, but no other table. */
 struct names_epoch *names_epoch(struct names *names, uint32_t epoch, GError **error);
 
 /* Loads a table of the epoch if needed. ->tables[table] stays NULL if the capture lacks it. */
 bool names_load(struct names_epoch *epoch, enum names_table table, GError **error);
 
-/* Returns the row of an id in a loaded table, or -1. Counts a loss unless the id is 0. */
+/* Returns the row of an id in a loaded table. If it has none, returns -1, and counts a loss unless
+ * the id is 0. */
 ssize_t names_row(struct names_epoch *epoch, enum names_table table, uint64_t id);
 
 /* Gets a value from a loaded table. `column`: position in the schema of version 1. Returns false if

@@ -209,7 +209,8 @@ static void add_symbol(struct added_epoch *added, uint64_t image, uint64_t first
 		[PROF_SYMBOL_DECLARED_LINE] = PROF_NUMBER(symbol->declared_line),
 	};
 
-	/* In this order, so that new strings have ascending ids. */
+	/* Not in the initializer: C does not define its order of evaluation, so the ids of new
+	 * strings would depend on the compiler. */
 	values[PROF_SYMBOL_NAME] = add_text(added, symbol->name);
 	values[PROF_SYMBOL_RAW_NAME] = add_text(added, symbol->raw_name);
 	values[PROF_SYMBOL_FILE] = add_text(added, symbol->file);
