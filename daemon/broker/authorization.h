@@ -21,7 +21,7 @@ void authorization_session(const struct authorization *authorization, struct opt
 			   void *data);
 
 /* Checks whether the caller may see and control the sessions of `owner`. Calls `done` at once if
- * the caller is `owner`. */
+ * the caller is `owner` or a private client. */
 void authorization_manage(const struct authorization *authorization, uid_t owner,
 			  void (*done)(bool allowed, const GError *error, void *data), void *data);
 

@@ -62,7 +62,7 @@ void register_count_lost(void)
 
 /* ---- Producers ---- */
 
-/* Needs no lock: a ring has one owner, who also owns the ring's producer. */
+/* Needs no lock: a ring has one owner, which also owns the ring's producer. */
 static struct producer *make_producer(struct arena_entry *entry, struct ring *ring)
 {
 	struct producer **slot = &entry->producers[ring - entry->arena->rings];

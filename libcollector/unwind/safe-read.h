@@ -2,7 +2,8 @@
 /*
  * Safe read - reads memory of this process that may not be mapped
  *
- * All functions are async-signal-safe, take no lock, allocate nothing and never fault.
+ * All functions are async-signal-safe, take no lock and allocate nothing. No address makes them
+ * fault.
  */
 #pragma once
 

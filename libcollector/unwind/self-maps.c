@@ -228,7 +228,8 @@ static bool read_memory(void *data, uint64_t address, void *buffer, size_t size)
 	return safe_read(data, address, buffer, size);
 }
 
-/* Reads the id of the module at `start`. Returns false if the module has no id. */
+/* Reads the id of the module at `start`: its build-id, or else its first bytes. Returns false if
+ * this is not an ELF file, or cannot be read. */
 static bool read_id(struct scan *scan, uint64_t start, uint64_t end, struct self_maps_range *range)
 {
 	const struct module_memory memory = { start, end, read_memory, &scan->memory };
@@ -313,8 +314,8 @@ static uint32_t parse_lines(struct scan *scan, uint32_t n)
 	return n - at < SELF_MAPS_LINE ? n - at : 0;
 }
 
-/* Adds addresses that are not mapped or not listed, so that they are not searched again. If the
- * loader has a module there, adds the whole unknown part of the module. */
+/* Adds the pages of addresses that are not mapped or not listed, so that they are not searched
+ * again. If the loader has a module there, adds the whole unknown part of the module. */
 static void add_rest(struct scan *scan)
 {
 	for (uint32_t i = 0; i < scan->stack->n; i++) {

@@ -115,7 +115,7 @@ def check(capture, chains, most_torn=0.002, **options):
     print(dict(counts), impossible.most_common(3))
     assert not impossible
     assert counts["judged"] > 200
-    # by chance, more may be torn: with PHP's generated code it is 0.14 %, but once it was 11 of 4 308
+    # by chance, more chains may be torn: with PHP's generated code 0.14 %, but once 11 of 4 308
     assert counts["torn"] <= counts["all"] * (most_torn + tolerance(counts["all"], most_torn))
     assert counts["missing"] + counts["without a name"] <= 5 + 0.01 * counts["all"]
 
