@@ -333,7 +333,8 @@ static bool cpu_open_side_band(const struct perf_plan *plan, unsigned number, st
 static bool cpu_open_sources(const struct perf_plan *plan, struct perf_cpu *cpu, bool *ret_too_big,
 			     GError **error)
 {
-	int rings[] = { -1, -1 }; /* events that own the rings of samples and of copies */
+	int rings[] = { -1,
+			-1 }; /* fds of the events that own the rings of samples and of copies */
 
 	for (unsigned i = 0; !plan->by_task && i < plan->n_events; i++) {
 		struct perf_event_attr attr = perf_source_attr(plan, &plan->events[i]);

@@ -530,7 +530,7 @@ static void prepend_scoped(const struct debug_unit *unit, GString *text, const c
 	prepend_scoped(unit, text, name, &of, nesting + 1);
 }
 
-/* Returns "shop::kernel" for a function without a linkage name in a namespace. */
+/* Returns the qualified name of a function without a linkage name, such as "shop::kernel". */
 static const char *scoped_name(struct debug_unit *unit, const char *name, Dwarf_Die *die)
 {
 	g_autoptr(GString) text = g_string_new(NULL);

@@ -36,7 +36,7 @@ struct elf_image {
 	uint64_t file_size;
 	struct elf_segment *segments;
 	size_t n_segments;
-	/* executable sections, or segments if there are no sections, sorted by address */
+	/* executable sections or, if there are none, executable segments; sorted by address */
 	struct elf_range *code;
 	size_t n_code;
 	struct elf_range frame_header; /* PT_GNU_EH_FRAME; empty = none */
@@ -62,8 +62,8 @@ size_t elf_image_get_build_id(const struct elf_image *image, const void **ret_id
 bool elf_image_get_address(const struct elf_image *image, uint64_t offset, uint64_t *ret_address);
 bool elf_image_get_offset(const struct elf_image *image, uint64_t address, uint64_t *ret_offset);
 
-/* Returns the range of code around an address: its section, or its segment if there are no
- * sections. */
+/* Gets the range of code around an address: its section or, if no section is executable, its
+ * segment. Returns false if there is none. */
 bool elf_image_get_code(const struct elf_image *image, uint64_t address,
 			struct elf_range *ret_code);
 
@@ -75,8 +75,8 @@ size_t elf_image_read(const struct elf_image *image, uint64_t address, void *ret
 Elf_Scn *elf_image_get_section(const struct elf_image *image, const char *name,
 			       GElf_Shdr *ret_header);
 
-/* Returns the bytes of a section, converted to host form. Returns NULL if some are not in the file,
- * or if there are too many. */
+/* Returns the bytes of a section, converted to host form. Returns NULL if the section is empty,
+ * compressed or too large, or if some bytes are not in the file. */
 Elf_Data *elf_image_get_data(const struct elf_image *image, Elf_Scn *section);
 
 /* Returns the string at offset `at` of the string table in section number `table`. Returns NULL if

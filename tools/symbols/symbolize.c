@@ -338,8 +338,8 @@ static size_t rows_of(const struct names_epoch *epoch, enum names_table table)
 	return epoch->tables[table] ? prof_dictionary_rows(epoch->tables[table]) : 0;
 }
 
-/* Collects the offsets of the epoch's frames, and the jit-PID.dump files that programs have mapped:
- * PID → path, interned. Registers all processes in `names`. */
+/* Collects the offsets in the epoch's frames that may need names, and the jit-PID.dump files that
+ * programs have mapped: PID → path, interned. Registers all processes in `names`. */
 static bool look_at_epoch(struct names *names, const struct symbol_rows *known, uint32_t number,
 			  GPtrArray *images, GHashTable *dumps, GError **error)
 {
