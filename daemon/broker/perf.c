@@ -724,7 +724,7 @@ bool perf_tracepoints_work(GError **error)
 	event_dirs_done(&dirs);
 	if (!is_there)
 		return false;
-	/* Without the kernel, the event can be opened but never occurs. */
+	/* An event that excludes the kernel can be opened, but never occurs. */
 	attr = perf_source_attr(&plan, &event);
 	failed = try_open(&attr, true);
 	if (failed)

@@ -267,8 +267,8 @@ def blocks(profcapture, capture):
 
 
 def test_joined(start, record, profcapture, capture):
-    """Blocks allocated before the target joined are unknown, later ones are complete; the reader
-    says so first."""
+    """Blocks allocated before the target joined are unknown, later ones are complete; the output of
+    memory begins with this."""
     target = start()
     target("a100", "t5")
     end = record(target, capture)

@@ -191,7 +191,7 @@ def test_firefox(profcapture, capture, report, export, options):
     check(report(*options), stacks)
     threads = report("--by", "thread", *options)["rows"]
     assert counts == {(str(row["pid"] or 0), row["tid"] or 0): row["self"] for row in threads if row["self"]}
-    # unlike `marks`, the profile also has ends without a begin as marks
+    # unlike the counts of `marks`, the profile includes begins and ends without a match
     table = profcapture.json("marks", capture, "--limit", 0)["data"]["rows"]
     assert marks == sum(row["count"] + row["unmatched_begin"] + row["unmatched_end"] for row in table) > 0
     assert profile["meta"]["symbolicated"] is True
