@@ -5,8 +5,9 @@
  * The engine may open nothing, so it gets descriptors, and reads them as long as the session lasts.
  * None of these files can block: they are in procfs, sysfs and cgroupfs. A device that appears
  * later is not recorded. profd.service gives profd its own network namespace, so the network
- * counters come from the recorded process's namespace. Energy is only for clients that may record
- * others: it reveals what others compute, so the kernel lets only root read it.
+ * counters come from the recorded process's namespace, or from init's if the whole system is
+ * recorded. Energy is only for clients that may record others: it reveals what others compute, so
+ * the kernel lets only root read it.
  */
 #include "config.h"
 

@@ -121,6 +121,6 @@ bool register_no_syscall(void);
 bool register_is_recorded(void);
 void register_leave(void);
 
-/* Connects a program that was started without PROF_CONTROL. Returns 0, an enum control_status, or
- * -errno. */
+/* Connects a program that was started without PROF_CONTROL, or whose last session is over. Returns
+ * 0, an enum control_status, or -errno. */
 MUST_CHECK int register_connect(const char *addresses);

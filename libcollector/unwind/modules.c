@@ -18,7 +18,7 @@
  *                 [test-self-unwind: storm, same_address]
  *             (2) module data is untrusted: lengths are bounded by this file's buffers, and reads
  *                 outside of a module fail  [fuzz_cfi]
- *             (3) no rule outlives its module                      [test-self-unwind: same address]
+ *             (3) no rule outlives its module                      [test-self-unwind: same_address]
  * For code in no module (generated code, and the trampoline of an emulator) only its readability is
  * checked.
  */

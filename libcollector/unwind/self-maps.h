@@ -71,5 +71,5 @@ typedef int64_t self_maps_notify(void *data, const struct self_maps_range *range
 bool self_maps_scan(struct self_maps *code, const struct self_maps_stack *stack,
 		    self_maps_notify *notify, void *data);
 
-/* Stamps the ranges of the stack: they were unchanged at that time. */
+/* Stores `stamp` in the ranges of the stack, which were unchanged at that time. */
 void self_maps_stamp(struct self_maps *code, const struct self_maps_stack *stack, uint32_t stamp);

@@ -53,7 +53,7 @@
 #define WINDOW_BYTES 512
 #define ROOM 4096 /* bytes of stack that must be left for a walk, which needs less */
 
-#define MAX_PAGE 65536 /* maximum page size, because the kernel wipes whole pages */
+#define MAX_PAGE 65536 /* maximum page size; the kernel wipes only whole pages */
 
 /* The claim of a cache. */
 struct claim {

@@ -101,7 +101,7 @@ static inline bool match(struct visit *visit)
 	changed = unwind_cache_find_changed(calls->guards, calls->frames[n - 1].end);
 	if (__builtin_expect(changed == 0, 1))
 		return true;
-	/* The frame of this guard now has another caller. */
+	/* The frame of the changed guard now has another caller. */
 	while (n > 1 && calls->frames[n - 2].end >= changed)
 		n--;
 	visit->n_known = n - 1;

@@ -78,7 +78,8 @@ struct unwind_cache {
 /*
  * `caller`: the registers that the calling function's caller will have after the return. That
  * caller's frame is the innermost one. Returns n; 0 if modules kept being unloaded. Not reentrant,
- * so not for a handler that interrupts it. A call that siglongjmp() left has no effect.
+ * so not for a handler that interrupts it. Later calls are not affected by one that siglongjmp()
+ * left.
  */
 uint32_t unwind_cache_walk(struct unwind_cache *calls, const struct walk_registers *caller);
 

@@ -323,7 +323,7 @@ class Capture:
         return chunk if above < chunk.sequence <= at // 8 else None
 
     def next_chunk(self, at, before):
-        """The next chunk, found as in section 9, step 5."""
+        """Returns the next chunk, found as in section 9, step 5."""
         above = before.sequence if before else -1
         chunk = self.chunk_at(at, above)
         is_doubtful = before and not before.whole

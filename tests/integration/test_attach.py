@@ -299,7 +299,7 @@ def test_bound_before(start, record, profcapture, capture):
 
 
 def test_again(start, record, profcapture, capture):
-    """The process is dormant before, between and after three recordings, one of which samples, and
+    """The process is dormant before, between and after three recordings, one of which samples. It
     closes its descriptors before each of them."""
     target = start()
     for options, expected in ([], 700), (["--memory=sample:1", "--memory-min", SIZE], 700), ([], 700):

@@ -704,7 +704,7 @@ def test_verbs(profcapture, page_of, capture, tmp_path, monkeypatch):
     again = profcapture("view", capture).stdout
     until(lambda: (tmp_path / "opened").exists() and (tmp_path / "opened").read_text() == again)
     shutil.rmtree(Path(again.strip()).parent)
-    assert len(list(tmp_path.glob("profcapture-*"))) == 1  # of the first view; the failed one left none
+    assert len(list(tmp_path.glob("profcapture-*"))) == 1  # the folder of the first view; the failed view left none
 
 
 # ---- source and assembly

@@ -4,7 +4,7 @@
  *
  * Searches in this order: by build-id in the folders of debug files (.build-id/ab/cdef.debug); by
  * the name and checksum in .gnu_debuglink (beside the file, in .debug beside it, in the folders);
- * the file itself. If all fail, and a fetch function is set, fetches the file.
+ * the file itself; other roots. If all fail, and a fetch function is set, fetches the file.
  */
 #pragma once
 

@@ -94,7 +94,7 @@ static size_t next_symbol(const char *name, size_t at, size_t end, size_t *ret_o
 }
 
 /*
- * Returns whether a Rust name of scheme v0 may have a binder of more than 62 lifetimes. libiberty
+ * Returns whether a Rust name of scheme v0 may have a binder of more than 63 lifetimes. libiberty
  * counts them one by one, even if it prints nothing, so 19 bytes could keep it busy for years.
  * Checks each index where a symbol of the grammar may start: perhaps too many, never too few.
  */

@@ -241,7 +241,7 @@ static bool hold(struct search *search, struct jit_dump dump)
 	return true;
 }
 
-/* Returns the lines by address. Returns NULL if they do not belong to this code. */
+/* Returns the lines, sorted by address, or NULL if they do not belong to this code. */
 static GArray *read_lines(struct jit_dump_lines lines, const struct jit_dump_entry *load,
 			  uint64_t shift)
 {

@@ -125,7 +125,7 @@ static bool epoch_ok(const struct added_epoch *added, GError **error)
 	       capture_error(error, added->result, _("cannot add symbols to the capture"));
 }
 
-/* Marks the capture as finished again. */
+/* Writes the remaining rows, and marks the capture as finished again. */
 static bool finish_epoch(struct added_epoch *added, GError **error)
 {
 	if (!added->writer)
