@@ -392,7 +392,8 @@ static char *find_mount(const struct doctor_host *host, enum mount_field by, con
 	return field;
 }
 
-/* Checks hidepid, which hides processes. Yama restricts only attaching, which profd does not do. */
+/* Checks hidepid, which hides processes. Yama restricts attaching, which only `record --memory --pid`
+ * does. */
 static void check_ptrace_scope(const struct doctor_host *host, struct doctor_finding *finding)
 {
 	/* if /proc is mounted several times, the last mount is visible */
@@ -407,7 +408,7 @@ static void check_ptrace_scope(const struct doctor_host *host, struct doctor_fin
 	} else if (read_int(host, "/proc/sys/kernel/yama/ptrace_scope", &scope)) {
 		doctor_found(
 			finding, DOCTOR_OK, NULL,
-			_("kernel.yama.ptrace_scope is %d, which does not matter: the profiler attaches to nothing"),
+			_("kernel.yama.ptrace_scope is %d; only recording the allocations of a running process (--memory --pid) depends on it"),
 			(int)scope);
 	} else {
 		doctor_found(finding, DOCTOR_OK, NULL, _("the kernel has no Yama restrictions"));
