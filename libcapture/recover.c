@@ -71,8 +71,8 @@ static int walk_read(struct walk *walk, uint64_t offset, size_t size, size_t ahe
 	return 0;
 }
 
-/* Reads the header at an offset. Returns 0, PROF_DAMAGED if no header is there, or PROF_END if the
- * file ends inside the chunk. */
+/* Reads the header at an offset. Returns 0, PROF_DAMAGED if no valid header is there, or PROF_END
+ * if the file ends inside the chunk. */
 static int walk_header(struct walk *walk, uint64_t offset, size_t ahead,
 		       struct chunk_header *ret_header)
 {

@@ -6,7 +6,8 @@
 #include "daemon/broker/options.h"
 #include "daemon/broker/perf.h"
 
-/* Sends the options, the capture and files of the kernel. Must be called after perf_open_all(). */
+/* Sends the options, the capture, and open files of /proc and /sys. Must be called after
+ * perf_open_all(). */
 bool engine_config_send(struct engine *engine, const struct options *options,
 			const struct perf_plan *plan, uint32_t session, int capture_fd,
 			GError **error);

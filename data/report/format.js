@@ -70,8 +70,8 @@ const REORDERING = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 export const inOrder = (text) =>
 	text.replace(REORDERING, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
 
-// Cuts a name to `most` characters: first outer namespaces, then the middle of the last identifier
-// (with little room, its end), because names differ in it.
+// Cuts a name to `most` characters. Drops outer namespaces first, because names differ in the last
+// identifier; then the middle of that identifier or, if `most` is below 14, its end.
 export const fitName = (name, most) => {
 	if (name.length <= most) return name;
 	if (most < 2) return '';

@@ -193,9 +193,9 @@ const addWaits = (data, rowsOf, scope, self) => {
 	return events;
 };
 
-// The fate of a block that was not freed in the time of the page: KEPT: it was never freed.
-// RUNTIME: it was never freed, and is in a pool of the runtime, which `memory` omits. EARLIER:
-// it was allocated before that time.
+// Kinds of blocks; 0: freed. KEPT: not freed before the process or the recording ended. RUNTIME:
+// not freed either, but in a pool of the runtime, which `memory` omits. EARLIER: allocated before
+// the time of the page.
 const [KEPT, RUNTIME, EARLIER] = [1, 2, 3];
 
 // For each row of blocks that were allocated in [from, to), calls `add` with the row, whether it is
@@ -216,7 +216,7 @@ export const eachAllocation = (data, { from, to, thread }, add) => {
 	}
 };
 
-// Adds the blocks that were allocated in [from, to); with `live`, only those not freed at exit.
+// Adds the blocks that were allocated in [from, to); with `live`, only those that were KEPT.
 const addAllocations = (data, rows, scope, self, live) => {
 	const a = data.allocations;
 	let events = 0;

@@ -228,7 +228,7 @@ export const threadChanges = (thread) => {
 
 const seconds = (ns) => `${+(ns / 1e9).toFixed(9)}s`;
 
-// The options with which the page was made, or ''.
+// Returns the options that limited the data of the page, or ''.
 export const filtersOf = ({ filters, capture }) =>
 	[
 		...new Set(

@@ -416,7 +416,7 @@ const drawBackground = (c) => {
 	drawBoundary(g, c);
 };
 
-// ---- what depends on the selection
+// ---- parts that depend on the selection
 
 const threadOf = ({ lanes, isRest }) => (lanes.length === 1 && !isRest ? lanes[0].index : null);
 

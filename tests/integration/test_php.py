@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Recordings of PHP programs show their functions: each chain is one that the program can have
-(php_oracle.php), in fibers, generated code and forked children, from the start or attached late, and
-frames of PHP functions are in order with those of the C functions that call them."""
+"""Recordings of PHP programs show their functions. Each chain is one that the program can have
+(php_oracle.php), also in fibers, generated code and forked children, and whether the program is
+recorded from its start or attached later. Frames of PHP functions are in order with those of the C
+functions that call them."""
 import subprocess
 
 import pytest
@@ -110,7 +111,8 @@ def test_generated(profctl, profcapture, capture, php, chains, tmp_path):
 def test_callbacks(programs):
     """usort(), which is in C, is between the function that calls it and the closure that it calls,
     also in a forked child."""
-    # at least two functions, zend_call_function() and execute_ex(), follow the closure
+    # at least two native frames, zend_call_function() and execute_ex(), are between usort() and the
+    # closure
     check_callbacks(programs.part("callbacks"), ["child_only", "parent_only"],
                     lambda _: [("key_of", ANY), ("{closure} (callbacks.php)", range(2, 1000)), ("usort", NONE)])
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Recordings of Python programs show their functions: each chain is one that the program can have
-(python_oracle.py), in threads and forked children, from the start or attached late, embedded, and in
-another PID namespace. Frames of Python functions are in order with those of C functions that call
-them."""
+"""Recordings of Python programs show their functions. Each chain is one that the program can have
+(python_oracle.py), also in threads, forked children, another PID namespace and programs that embed
+Python, and whether the program is recorded from its start or attached later. Frames of Python
+functions are in order with those of the C functions that call them."""
 import collections
 import json
 import os

@@ -54,8 +54,9 @@ def test_full_device(profcapture, printed):
 
 
 def test_closed_pipe(profcapture, printed):
-    """If the reader has closed the pipe, printing gives status 1 without a message. If standard
-    output was closed from the start, there is a message, too."""
+    """If the reader has closed the pipe, verbs that print text fail without a message, and verbs
+    that make captures may report a broken pipe. If standard output was closed from the start, all
+    print a message."""
     ours, theirs = os.pipe()
     os.close(ours)
     done = profcapture(*printed, stdout=theirs, check=1)

@@ -23,7 +23,8 @@ void oracle_done(struct oracle *oracle)
 	dwarf_end(oracle->dwarf);
 }
 
-/* Returns whether `op` is `DW_OP_breg n`, which libdw also uses for register-plus-offset rules. */
+/* Returns whether `op` is DW_OP_bregN or DW_OP_bregx; libdw also uses them for rules of the form
+ * register plus offset. */
 static bool is_register(const Dwarf_Op *op, uint64_t *ret_register, int64_t *ret_offset)
 {
 	if (op->atom == DW_OP_bregx) {

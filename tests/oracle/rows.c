@@ -92,7 +92,8 @@ static bool check_oracle(struct check *check, const struct cfi_row *row, bool is
 	return false;
 }
 
-/* Returns whether a search finds this FDE at its first and at its last address. */
+/* Returns whether the FDE is in the file's code and, if there is a search table, is found at its
+ * first and at its last address. */
 static bool is_found(struct cfi_reader *finder, const struct elf_cfi *file,
 		     const struct cfi_fde *fde)
 {

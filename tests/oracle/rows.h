@@ -17,7 +17,7 @@ enum rows_difference {
 	ROWS_COMPILED,    /* the compiled table has another rule for one of the row's addresses */
 	ROWS_LIBDW_RULE,  /* libdw has another rule */
 	ROWS_LIBDW_END,   /* libdw has the same rule, but up to another address */
-	ROWS_LIBDW_KNOWS, /* libdw has a rule, but our code considers the program broken */
+	ROWS_LIBDW_KNOWS, /* libdw has a rule, but ours is CFI_CFA_UNSUPPORTED */
 	ROWS_N_DIFFERENCES,
 };
 
@@ -28,7 +28,8 @@ struct rows_count {
 	size_t why[ORACLE_N_WHYS];
 	/* FDEs that others cover wholly or partly, so that their rows cannot be found by address */
 	size_t covered;
-	/* CFI programs that only libdw considers broken: CFA register after an expression */
+	/* rows of CFI programs that only libdw considers broken: they set the CFA's register after
+	 * an expression */
 	size_t refused;
 	size_t different; /* rows with any difference */
 	size_t differences[ROWS_N_DIFFERENCES];

@@ -101,8 +101,8 @@ static uint32_t joined_callee(const struct lines *lines, uint32_t index, const G
 		       : 0;
 }
 
-/* Returns the line-drawing characters before a node. `outer`: the characters with which all lines
- * below the parent begin. */
+/* Returns the prefix of a node's line: line-drawing characters or, if they are too wide, the depth.
+ * `outer`: the characters with which all lines below the parent begin. */
 static char *prefix_of(const struct lines *lines, const char *outer, unsigned depth, bool is_last)
 {
 	g_autofree char *prefix = NULL;

@@ -289,7 +289,7 @@ static void keep_longest(const struct profile_sample *each, size_t n, void *data
 	}
 }
 
-/* Reads the waits, unless they are among the samples or the capture has none. */
+/* Reads the waits if the format and the capture have them, unless they are among the samples. */
 static bool read_waits(struct export *export, GError **error)
 {
 	struct reader *reader = &export->reader;

@@ -66,7 +66,7 @@ enum export_value {
 
 /* First members of items that belong to a thread. Items are ordered by thread and time. */
 struct export_key {
-	uint64_t thread; /* index in names; first, for sorted.h */
+	uint64_t thread; /* index in names; must be the first member, as the key of sorted.h */
 	int64_t time_ns;
 };
 gint export_compare(gconstpointer left, gconstpointer right);
@@ -102,7 +102,8 @@ uint32_t export_line(const struct export *export, uint32_t frame);
 /* Finds the file of each function: the file of its declaration or, if unknown (as for inlined
  * functions), of its first known place. Must be called before export_line(). */
 void export_find_files(struct export *export);
-/* The page has all waits. For other formats, at least this many of the longest are read. */
+/* The page has all waits. For other formats, at least the longest waits, up to this number, are
+ * kept. */
 #define EXPORT_MOST_WAITS 50000u
 /* Returns whether waits were read and any of them has a stack. */
 bool export_has_waits(const struct export *export);

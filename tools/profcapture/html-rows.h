@@ -58,6 +58,6 @@ bool html_rows_write(struct html_rows *rows, GError **error);
 /* Return the page's index of a thread, and a time on the page's axis, for rows->side. */
 uint32_t html_rows_thread(struct html_rows *rows, uint32_t thread);
 int64_t html_rows_time(const struct html_rows *rows, int64_t time_ns);
-/* Adds the columns of the table `places`: samples of the first side, in which `stack` is the place.
- * Call this after html_rows_write(). */
+/* Adds the columns of the table `places`: the samples of the first side, each with its place in
+ * `stack`. Call this after html_rows_write(). */
 void html_rows_write_places(struct html_rows *rows, struct html_samples *samples);

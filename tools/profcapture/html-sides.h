@@ -49,8 +49,8 @@ const struct html_side *html_function_side(const struct html_sides *sides, uint3
 					   uint32_t *ret_index);
 const struct html_side *html_thread_side(const struct html_sides *sides, uint32_t number,
 					 uint32_t *ret_index);
-/* Returns whether both sides are whole runs of commands, whose totals diff compares; otherwise diff
- * compares shares. */
+/* Returns whether both sides are runs of commands with the same event. The page then compares
+ * totals, otherwise shares. */
 bool html_sides_are_runs(const struct html_sides *sides);
 /* Return the factor that makes the first capture's weights comparable with the later's. */
 double html_sides_scale(const struct html_sides *sides);

@@ -60,9 +60,9 @@ struct doctor_finding {
 	enum doctor_status status;
 	char *summary; /* one line, translated */
 	char *fix;     /* a command or a sentence, or NULL */
-	/* For text, translated. NULL: everything can be recorded, or the part is in use. */
-	const char *verdict; /* a sentence on what can be recorded */
-	const char *off;     /* how to use the optional part */
+	/* For text, translated. */
+	const char *verdict; /* a sentence on what can be recorded; NULL: everything can */
+	const char *off;     /* how to use the optional part; NULL: it is in use */
 };
 
 struct doctor_check {

@@ -303,7 +303,7 @@ static void move_places(struct live *live, GArray *numbers, struct name_request 
 }
 
 /* Drops places that cannot get a better name than that of their memory: code that a collector
- * reports, and memory of an unknown process. */
+ * reports, and anonymous memory for which is_generated() is false. */
 static void leave_unknown(struct live *live)
 {
 	guint left = 0;

@@ -402,7 +402,7 @@ static void add_process(struct live *live, const struct prof_batch *batch, size_
 	define(live, LIVE_PROCESSES, &columns[PROF_PROCESS_ID], row, index);
 }
 
-/* Adds a thread. A later row of the same thread has its newer name. */
+/* Adds a thread. A later row of the same thread replaces the thread's name. */
 static void add_thread(struct live *live, const struct prof_batch *batch, size_t row)
 {
 	const struct prof_array *columns = batch->columns;

@@ -25,7 +25,7 @@ struct live_image {
 	uint64_t id;      /* id in the latest epoch that had the image */
 	uint32_t kind;    /* enum prof_image_kind */
 	uint32_t process; /* process with this memory; 0 = a file, or unknown */
-	uint32_t pending; /* function that represents all places without a name */
+	uint32_t pending; /* function that represents all places whose names are not known yet */
 	GArray *symbols;  /* struct live_symbol */
 	bool sorted;
 	bool lacks_lines; /* has no line tables, and therefore no inlined calls */
