@@ -18,7 +18,7 @@
  * function begins with a zend_function. */
 struct interp_php {
 	__u16 minor; /* of version 8.MINOR */
-	/* minimum size of executor_globals; if it is smaller, the build has other offsets */
+	/* globals_bytes: size of executor_globals; other builds have other offsets (php-file.c) */
 	__u16 globals_bytes, globals_bailout, globals_frame, globals_exception, globals_fiber;
 	__u16 frame_function, frame_this, frame_info, frame_previous;
 	__u16 function_name, function_scope, function_handler; /* handler: code of a C function */

@@ -113,8 +113,8 @@ const TAB_MEASURES = {
 	memory: ['live', 'alloc'],
 	marks: [],
 };
-// Returns the selected measure if the panel shows it or has no data; otherwise the panel's first
-// measure that has data.
+// Returns the selected measure if the panel shows it and it has data, or if none of the panel's
+// measures has data; otherwise the first of them that has.
 const shownMeasure = () => {
 	const measures = (TAB_MEASURES[state.tab] || []).filter(has);
 	return measures.includes(state.measure) ? state.measure : (measures[0] ?? state.measure);

@@ -380,7 +380,8 @@ def test_refused_red_zone(profctl, profcapture, program, capture):
 
 
 def test_refused_returns(profctl, program, capture, tmp_path):
-    """A probe of the return of these functions would end the program."""
+    """A function's return cannot be probed if that would end the program, or prevent the cleanup of
+    a thread."""
     assert "keeps its caller's address" in refused(profctl, capture, "libc.so.6:_setjmp%return", program)
     source = tmp_path / "throws.cc"
     source.write_text("#include <stdexcept>\n__attribute__((noinline)) int thrower(int a) { if (a) throw std::runtime_error(\"x\"); return a; }\n"

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Recordings of Ruby programs show their functions: each chain is one that the program can have
-(ruby_oracle.rb), in threads, fibers and forked children, from the start or attached late, and frames
-of Ruby functions are in order with those of the C functions that call them."""
+"""Recordings of Ruby programs show their functions. Each chain is one that the program can have
+(ruby_oracle.rb), also in threads, fibers and forked children, and whether the program is recorded
+from its start or attached later. Frames of Ruby functions are in order with those of the C functions
+that call them."""
 import collections
 from pathlib import Path
 

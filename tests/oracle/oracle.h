@@ -2,9 +2,9 @@
 /*
  * Oracle - unwind rules from elfutils
  *
- * Translates libdw's results to our rules, so that both can be compared byte by byte. If a part of
- * a rule cannot be expressed, it is set as our code does: the CFA and the return address to
- * CFI_CFA_UNSUPPORTED, fp to CFI_UNDEFINED.
+ * Translates libdw's results to our rules, so that both can be compared byte by byte. As in our
+ * code, a rule is CFI_CFA_UNSUPPORTED if its CFA, sp or return address cannot be expressed; an fp
+ * that cannot be expressed is CFI_UNDEFINED.
  */
 #pragma once
 
@@ -17,7 +17,7 @@ enum oracle_why {
 	ORACLE_CFA_REGISTER,   /* the CFA is a register plus an offset, one of which does not fit */
 	ORACLE_CFA_EXPRESSION, /* the CFA is any other expression */
 	ORACLE_SP,             /* the caller's sp is not the CFA */
-	ORACLE_RA_REGISTER,    /* the return address is in a register that our rules lack */
+	ORACLE_RA_REGISTER,    /* our rules lack the return address's register, or its base */
 	ORACLE_RA_EXPRESSION,  /* the return address is any other expression */
 	ORACLE_BROKEN,         /* libdw has no CFA: the CFI program is broken */
 	ORACLE_N_WHYS,

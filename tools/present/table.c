@@ -331,7 +331,7 @@ static void cut_name(char **name, unsigned columns, enum text_align align)
 	}
 }
 
-/* Returns a name with a part that differs from `other`. Otherwise, both would look the same. */
+/* Shortens a name that would look the same as `other`, so that a part that differs remains. */
 static char *fit_apart(const struct table *table, struct fitting *fitting, const char *other)
 {
 	char *name;

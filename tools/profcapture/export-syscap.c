@@ -10,10 +10,10 @@
  * allocations, Sysprof up to 3.46 does not read JITMAP names, but an embedded file of symbols by
  * process, so the file has that, too.
  *
- * The format has no weights, no thread names, no thread in marks and logs, and texts of fixed
- * width. Thread names are written as metadata. A mark's group or name that does not fit is repeated
- * in its message. A stack keeps its MOST_ADDRESSES innermost frames, because Sysprof ignores deeper
- * stacks.
+ * The format has no weights or thread names, and no threads in marks and logs. Thread names are
+ * written as metadata. Texts in fields have a fixed width, so a mark's group or name that does not
+ * fit is repeated in its message. A stack keeps its MOST_ADDRESSES innermost frames, because
+ * Sysprof ignores deeper stacks.
  */
 #include "config.h"
 

@@ -49,7 +49,7 @@ struct export
 };
 
 /* Returns how many rows of a kind a page may have: `most`, divided by 4 each time that the page was
- * too large. */
+ * too large, but at least 2. */
 static inline guint export_most(const struct export *export, guint most)
 {
 	return MAX_OF(most >> 2 * export->merges, 2u);

@@ -262,7 +262,7 @@ static void write_stacks(struct html_rows *rows)
 	GArray *nodes = rows->sides.nodes;
 	g_autoptr(GArray) functions = g_array_sized_new(FALSE, TRUE, sizeof(uint32_t), nodes->len);
 
-	g_array_set_size(functions, nodes->len); /* start at 1: the root has no function */
+	g_array_set_size(functions, nodes->len); /* the root's item stays 0: it has no function */
 	for (guint i = 1; i < nodes->len; i++)
 		g_array_index(functions, uint32_t, i) = html_index(
 			&rows->functions, g_array_index(nodes, struct profile_node, i).entity);

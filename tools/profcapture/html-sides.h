@@ -4,7 +4,7 @@
  *
  * The later capture follows the earlier one. Functions are matched as diff does, and stacks are
  * merged by their functions, so comparing two ranges of the axis compares the captures. As in diff,
- * all that runs in interrupts is one function, which no capture has
+ * all code that runs in interrupts counts as one function, which no capture has
  * [test_html: compare].
  */
 #pragma once

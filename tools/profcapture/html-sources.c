@@ -310,8 +310,8 @@ static gint compare_self(gconstpointer left, gconstpointer right, gpointer data)
 			ORDER(a, b));
 }
 
-/* Returns the functions to show, hottest first. Skips the kernel's, whose code is in no file, and
- * interpreted ones, which have no instructions. */
+/* Returns the functions with at least LEAST_PERCENT, hottest first. Skips the kernel's, whose code
+ * is in no file, and interpreted ones, which have no instructions. */
 static GArray *hottest_functions(const struct profile *profile, const struct names *names)
 {
 	GArray *found = g_array_new(FALSE, FALSE, sizeof(uint32_t));

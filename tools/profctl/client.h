@@ -46,7 +46,8 @@ struct client_request {
 	int switch_fd;
 };
 
-/* Connects to a profd, which creates and starts a session. Fails with CLI_ERROR (CLI_NO_DAEMON). */
+/* Connects to a profd, and requests that it creates and starts a session. Fails with CLI_ERROR
+ * (CLI_NO_DAEMON). */
 struct client *client_open(const struct client_request *request,
 			   const struct client_listener *listener, void *data, GError **error);
 /* Closes the connection. profd finishes a session that is still recording. Must not be called from
@@ -54,7 +55,8 @@ struct client *client_open(const struct client_request *request,
 void client_free(struct client *client);
 bool client_is_system(const struct client *client);
 
-/* Stops the session; `finished` follows. If the session has not started yet, no call follows. */
+/* Stops the session; `finished` follows. If the session has not started yet, the listener is not
+ * called any more. */
 void client_stop(struct client *client);
 void client_resume(struct client *client);
 /* Opens the file of one of the capture's images. Returns -1 if profd does not have it. */

@@ -221,7 +221,7 @@ static uint64_t perf_memlock_limit(const struct doctor_host *host)
 }
 
 /* Returns how many bytes this user's rings may use: a budget for each CPU, plus the limit of the
- * process (kernel/events/core.c: perf_mmap). */
+ * process (kernel/events/core.c: perf_mmap). UINT64_MAX: no limit; 0: unknown. */
 static uint64_t perf_ring_budget(const struct doctor_host *host)
 {
 	uint64_t budget, limit = perf_memlock_limit(host);

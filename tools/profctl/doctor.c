@@ -142,7 +142,8 @@ static void doctor_print_verdict(struct out *out, const struct doctor_finding *f
 		out_text(out, _("Recording works here.\n"));
 }
 
-/* Prints warnings and failures, the number of other checks, and unused optional parts. */
+/* Prints the verdict, failures, warnings, the number of other checks, and unused optional parts;
+ * with --all, every check. */
 static void doctor_print_text(struct out *out, const struct doctor_finding *findings,
 			      const struct doctor_values *values)
 {

@@ -183,7 +183,7 @@ static void add_tracepoints(struct event_list *list)
 /* ---- Files ----------------------------------------------------------------------------------- */
 
 struct file_query {
-	const char *file, *pattern; /* pattern: of the names in the file; NULL: all static probes */
+	const char *file, *pattern; /* pattern: for names in the file; NULL: all static probes */
 	GArray *found;              /* struct listed_event */
 };
 

@@ -3,10 +3,10 @@
  * Output - the file, pipe or stream to which a capture is recorded
  *
  * A regular file is written directly, and so is a pipe unless the capture must be read back.
- * Anything else (standard output, devices, a pipe for a capture that gets symbols) is a stream: the
- * capture is written to an unlinked temporary file and copied when it is complete. With force, a
- * new file has a temporary name until recording has begun, so that an error in the options does not
- * destroy the old file.
+ * Anything else (a file as standard output, a device, a pipe for a capture that gets symbols) is a
+ * stream: the capture is written to an unlinked temporary file and copied when it is complete. With
+ * force, a new file has a temporary name until recording has begun, so that an error in the options
+ * does not destroy the old file.
  */
 #include "config.h"
 

@@ -30,7 +30,7 @@ struct record_result {
 };
 
 uint64_t record_result_number(const struct record_result *result, const char *key);
-/* Returns how long threads waited, if that was recorded. */
+/* Returns how long threads waited; 0 if that was not recorded. */
 uint64_t record_result_waited_ns(const struct record_result *result);
 void record_result_print(const struct record_result *result);
 void record_result_print_json(const struct record_result *result);

@@ -95,7 +95,7 @@ static gboolean on_interrupt(gpointer data)
 	return G_SOURCE_CONTINUE;
 }
 
-/* Forwards a signal that was sent to profctl only. */
+/* Forwards a signal that was sent to profctl only to the command, and stops the recording. */
 static gboolean forward(struct recording *recording, int number)
 {
 	if (recording->command.running)
@@ -252,7 +252,7 @@ static char *status_of(uint32_t pid, const char *name)
 	return NULL;
 }
 
-/* Rejects pids that cannot be recorded, although they exist in /proc. */
+/* Rejects pids that exist in /proc but cannot be recorded. Warns about kernel threads. */
 static bool check_pid(uint32_t pid, GError **error)
 {
 	g_autofree char *process = status_of(pid, "Tgid:");
