@@ -66,7 +66,8 @@ static bool append(char *text, size_t size, const char *more)
 
 /* ---- Reading --------------------------------------------------------------------------------- */
 
-/* Returns malloc()ed bytes followed by a NUL; NULL if the file does not have all of them. */
+/* Returns malloc()ed bytes followed by a NUL; NULL if the file lacks some of them, or if they are
+ * too many. */
 static uint8_t *read_at(int fd, uint64_t offset, uint64_t size)
 {
 	uint8_t *bytes;
@@ -102,7 +103,7 @@ static bool read_section(int fd, const Elf64_Shdr *header, struct probe_section 
 	return section->bytes != NULL;
 }
 
-/* Returns the section headers; NULL: none. */
+/* Returns the section headers; NULL: none, or invalid. */
 static Elf64_Shdr *read_headers(int fd, const Elf64_Ehdr *elf, unsigned *ret_n)
 {
 	Elf64_Shdr *first, *all;
@@ -126,7 +127,7 @@ static Elf64_Shdr *read_headers(int fd, const Elf64_Ehdr *elf, unsigned *ret_n)
 	return all;
 }
 
-/* Calls `visit` for each note, until it returns false. */
+/* Calls `visit` for each note, until it returns false or a note is invalid. */
 static void each_note(const struct probe_section *notes,
 		      bool (*visit)(uint32_t type, const char *owner, struct byte_reader desc,
 				    void *data),

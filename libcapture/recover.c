@@ -13,7 +13,7 @@
  *
  * Invariants: (1) chunks ascend in offset and sequence and do not overlap
  *                 [test-capture-reader: flips]
- *             (2) a walk reads at most the file's headers, and WALK_BUDGET + size bytes of payloads
+ *             (2) to check payloads, a walk reads at most WALK_BUDGET plus the file's size
  *                                                         [by construction of walk_check_payload()]
  *             (3) no valid chunk is lost by damage elsewhere
  *                 [test-capture-reader: flips, test-capture-cut]

@@ -46,7 +46,7 @@ enum cell_kind {
 struct cell {
 	enum cell_kind kind;
 	int format;      /* enum column_format, if it differs from the column's; or 0 */
-	bool is_least;   /* `number` is a lower bound */
+	bool is_least;   /* the value is a lower bound */
 	uint64_t number; /* value of CELL_UINT, CELL_INT (as int64_t), CELL_BOOL and CELL_HEX */
 	/* text of CELL_TEXT (NULL: unknown), CELL_SLICE and CELL_BYTES; not escaped */
 	const char *text;

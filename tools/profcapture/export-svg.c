@@ -4,8 +4,8 @@
  *
  * The picture needs no script: names are drawn where they fit, and each box has a tooltip. The
  * script (data/report/flame-svg.js) adds search and zoom. Nothing is fetched, and no attribute
- * holds a script. Branches narrower than LEAST_WIDTH share one box, because a file with all of them
- * would be too large to open; the file reports their sum.
+ * holds a script. Branches of a box that are narrower than LEAST_WIDTH share one box, because a
+ * file with all of them would be too large to open; the file reports their sum.
  *
  * In a comparison, the width is the sum of both captures, so that vanished functions can be seen. A
  * box has a color if its change exceeds the noise of counting samples.

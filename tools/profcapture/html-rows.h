@@ -45,7 +45,7 @@ struct html_rows {
 	uint64_t sample_weight;               /* mean weight of a sample */
 	struct html_keys threads, functions;  /* keys: the page's numbers (html-sides.h) */
 	GPtrArray *mark_names;                /* for each mark name: its group, then the name */
-	struct html_mark longest;             /* its length is 0 if the page has no mark */
+	struct html_mark longest;             /* its length is 0 if no mark has a length */
 	GArray *times; /* result of run_times_each_state() for the last side */
 };
 

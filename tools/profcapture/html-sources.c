@@ -201,9 +201,9 @@ static void free_numbers(gpointer numbers)
 	g_clear_pointer(&numbers, g_array_unref);
 }
 
-/* Numbers the places of a function. Returns an array of places (NULL: none) by instruction. Stores
- * in *ret_any whether there are any. An interpreter's function may have none, because stacks leave
- * it out and its samples count in its caller. */
+/* Numbers the places of a function. Returns, for each instruction, an array of its places (NULL:
+ * none). Stores in *ret_any whether there are any. An interpreter's function may have none, because
+ * stacks leave it out and its samples count in its caller. */
 static GPtrArray *place_samples(struct sources *sources, const struct annotate_code *code,
 				bool *ret_any)
 {

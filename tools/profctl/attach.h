@@ -13,7 +13,8 @@ struct attachments {
 };
 
 /* Opens the processes (uint32_t; NULL: none). Does nothing without --memory. Fails with CLI_ERROR
- * if a process has no collector or access is denied. attachments_done() must always be called. */
+ * if access to a process is denied, or its collector is missing or cannot be used.
+ * attachments_done() must always be called. */
 bool attachments_open(struct attachments *attachments, const GArray *pids,
 		      const struct preload *preload, GError **error);
 /* Requests recording. At its next allocation or free, each process registers at `control` and is

@@ -5,8 +5,8 @@
  *     CreateSession ▶ OpenControl, OpenSysprof (if wanted) ▶ Start
  *
  * The session ends with the connection (transport.c): when profctl ends for any reason, profd
- * finishes the file. If the system's profd refuses CreateSession, the client starts a private profd
- * and retries.
+ * finishes the file. With CLIENT_ANY, if the system's profd refuses CreateSession, the client
+ * starts a private profd and retries.
  */
 #include "config.h"
 

@@ -445,7 +445,7 @@ static int64_t kernel_tracepoint(const struct doctor_host *host, const char **re
 	return id;
 }
 
-/* Only root and the group that the mount names can read the files of tracefs. */
+/* Checks tracefs, whose files only root and the group that the mount names can read. */
 static void check_tracefs(const struct doctor_host *host, struct doctor_finding *finding)
 {
 	const char *place, *also = "";
@@ -581,7 +581,8 @@ static void check_clocksource(const struct doctor_host *host, struct doctor_find
 
 /* ---- The container and the disk -------------------------------------------------------------- */
 
-/* Returns the container's type, such as "docker" or "podman"; NULL outside of a container. */
+/* Returns the container's type, such as "docker" or "a pid namespace"; NULL outside of a
+ * container. */
 static char *system_container(const struct doctor_host *host)
 {
 	static const struct {

@@ -113,7 +113,8 @@ static bool are_interpreters_read(const struct doctor_host *host)
 	return is_read;
 }
 
-/* Returns the version of Ruby whose library the process maps, such as "3.3"; NULL: none. */
+/* Returns the version in the name of the mapped library of Ruby, such as "3.3", if the process's
+ * program is ruby; NULL: none. */
 static char *ruby_of(const struct doctor_host *host, const char *pid)
 {
 	g_autofree char *link = g_strdup_printf("%s/proc/%s/exe", host->root, pid);

@@ -196,7 +196,7 @@ static gint64 thread_us(void)
 	return time.tv_sec * G_USEC_PER_SEC + time.tv_nsec / 1000;
 }
 
-/* Runs on the thread: reads the current names of a process's code, or the names of a file. */
+/* Runs on the thread: reads the current names of a process's generated code, or those of a file. */
 static void work(void *data)
 {
 	struct name_request *request = data;

@@ -28,7 +28,7 @@ struct live_image {
 	uint32_t pending; /* function that represents all places whose names are not known yet */
 	GArray *symbols;  /* struct live_symbol */
 	bool sorted;
-	bool lacks_lines; /* has no line tables, and therefore no inlined calls */
+	bool lacks_lines; /* no line tables were found, so inlined calls are unknown */
 };
 
 struct live_symbol {

@@ -19,8 +19,8 @@ struct preload {
 	char *settings; /* value of PROF_MEMORY */
 };
 
-/* Finds the library and checks that it can be preloaded. Fails with CLI_ERROR. preload_done() must
- * be called in every case. */
+/* Finds the library and checks that it can be preloaded, if allocations are wanted. Fails with
+ * CLI_ERROR. preload_done() must be called in every case. */
 bool preload_init(struct preload *preload, const struct preload_memory *memory, GError **error);
 void preload_done(struct preload *preload);
 /* Sets the environment variables. Must be called in the child, before exec. */

@@ -10,7 +10,7 @@
  * folders; if the name has a slash, of that file. Returns NULL if no such file exists. */
 char *probe_names_find_file(const char *name);
 /* Opens a file, with its debug file if that is installed. Returns NULL and a reason if the file
- * cannot be opened, or has nothing that can be probed. */
+ * cannot be opened, or has no code that can be probed here. */
 struct probe_file *probe_names_open(const char *path, int *ret_fd, char **ret_reason);
 /* Completes the names of probes among the events, as profd takes them: "/PATH:FUNCTION" or
  * "/PATH:PROVIDER:NAME". A static probe without a file is searched for in the program and the

@@ -30,7 +30,7 @@ struct record_options {
 	uint64_t memory_min;     /* RECORD_NO_MIN: none */
 	bool memory_mmap;
 	const char *counters;         /* groups, separated by commas; NULL: none */
-	struct preload_memory memory; /* computed from the three fields above */
+	struct preload_memory memory; /* computed from memory_mode, memory_min, memory_mmap */
 	char **command;               /* NULL: none */
 };
 
@@ -61,5 +61,5 @@ GVariant *record_options_session(const struct record_options *options, pid_t pid
 /* Returns the variable part of the capture's default name; g_free. */
 char *record_options_stem(const struct record_options *options);
 /* Returns the command, with or without arguments, "the system" or "process 12", escaped for
- * terminals; g_free. */
+ * terminals and cut to 60 columns; g_free. */
 char *record_options_target(const struct record_options *options, bool with_arguments);

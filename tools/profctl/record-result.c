@@ -204,7 +204,8 @@ struct sum {
 	bool is_unknown; /* the count of some rows is unknown */
 };
 
-/* Returns counts by cause, such as "perf-ring 12, late 3, ring-full an unknown number". */
+/* Returns counts by cause, such as "perf-ring 12, late 3, ring-full an unknown number". Leaves out
+ * missed ticks. */
 static char *causes(GVariant *losses)
 {
 	g_autoptr(GHashTable)

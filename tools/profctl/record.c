@@ -9,7 +9,7 @@
  * aborted, profctl waits for the command, which also gets the signal and may ignore it. If profctl
  * dies at any time, profd notices it and finishes the file. --bus auto tries the system's profd
  * first. If the system's profd is missing, has another version or denies access, profctl starts a
- * private one, and prints a line with the reason.
+ * private one and, unless it runs as root, prints a line with the reason.
  */
 #include "config.h"
 
@@ -137,7 +137,7 @@ static gboolean on_duration(gpointer data)
 
 /* ---- Messages of profd ----------------------------------------------------------------------- */
 
-/* Calls `function` after a time of at most RECORD_MAX_NS. */
+/* Calls `function` after `ns`, which is at most RECORD_MAX_NS. */
 static guint timeout(uint64_t ns, GSourceFunc function, struct recording *recording)
 {
 	return g_timeout_add((guint)((ns + 999999) / 1000000), function, recording);
@@ -236,7 +236,7 @@ static void on_failed(const GError *error, void *data)
 
 /* ---- From start to end ----------------------------------------------------------------------- */
 
-/* Returns a line of /proc/PID/status; NULL if it is missing. */
+/* Returns the value of a line of /proc/PID/status; NULL if the line is missing. */
 static char *status_of(uint32_t pid, const char *name)
 {
 	g_autofree char *path = g_strdup_printf("/proc/%" PRIu32 "/status", pid);
