@@ -89,7 +89,7 @@ bool go_table_relocate(const uint8_t *relocations, size_t size, uint64_t address
 	return false;
 }
 
-/* For i == n_functions, returns the end of the last function. */
+/* Returns the start of a function; for i == n_functions, the end of the last function. */
 static uint64_t start_of(const struct go_table *table, uint64_t i)
 {
 	return table->text +

@@ -43,12 +43,12 @@ struct probe_argument {
 
 /* Why a value is not known. */
 enum probe_unread {
-	PROBE_READ,             /* it is known */
+	PROBE_READ,             /* the value is known */
 	PROBE_UNREAD_OPERAND,   /* the operand has a form that is not supported */
 	PROBE_UNREAD_REGISTERS, /* the sample has no registers */
 	PROBE_UNREAD_REGISTER,  /* this register is not recorded */
-	PROBE_UNREAD_BELOW,     /* it is below the stack pointer */
-	PROBE_UNREAD_OUTSIDE,   /* it is in memory that was not copied */
+	PROBE_UNREAD_BELOW,     /* the value is in memory below the stack pointer */
+	PROBE_UNREAD_OUTSIDE,   /* the value is in memory that was not copied */
 	PROBE_UNREAD_ABSENT,    /* another place of the probe has this argument */
 	PROBE_N_UNREAD
 };

@@ -48,8 +48,8 @@ def test_every_reference_is_defined(printed):
 
 
 def test_closing_takes_away(printed):
-    """schema.check() relies on this: forbidding unknown properties makes no document valid, because
-    no keyword negates a part of a schema."""
+    """schema.check() relies on this: forbidding unknown properties never makes an invalid document
+    valid, because no keyword negates a part of a schema."""
     def keywords(node):
         if isinstance(node, list):
             for item in node:

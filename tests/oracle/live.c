@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Samples one thread with one perf event, and reads the ring in place. The ring is so large that a
- * slow reader loses nothing. */
+/* Samples one thread with one perf event. The ring is so large that a slow reader loses nothing. */
 #include "tests/oracle/live.h"
 
 #include "arch/base.h"
@@ -19,7 +18,7 @@
 #define RING_BYTES (16u << 20)
 #define PERIOD_NS 1001001
 #define PERF_MASK \
-	0xff0fffu /* arch/x86/include/uapi/asm/perf_regs.h: all general registers, no segments */
+	0xff0fffu /* arch/x86/include/uapi/asm/perf_regs.h: all registers but DS, ES, FS and GS */
 
 /* DWARF numbers of the registers in a sample, in perf's order: AX BX CX DX SI DI BP SP IP FLAGS CS
  * SS R8... */

@@ -26,7 +26,7 @@ struct live {
 	size_t n;
 };
 
-/* Takes at most n samples in `seconds`, at 999 Hz. Returns NULL and sets errno if the kernel does
- * not permit it. */
+/* Takes at most n samples within `seconds`, at 999 Hz. Returns NULL and sets errno if no sample was
+ * taken, for example because the kernel does not permit it. */
 struct live *live_record(char *const *command, size_t n, unsigned int seconds);
 void live_free(struct live *live);

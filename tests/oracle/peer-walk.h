@@ -14,7 +14,7 @@ struct peer_walk {
 	const struct live_sample *sample;
 	uint64_t *pcs;
 	size_t n, n_allocated;
-	int error; /* dwfl_errno() of the last walk; 0: the walk reached the root */
+	int error; /* dwfl_errno() of the last walk; 0: the walk ended without an error */
 };
 
 /* A mapped file; `bias`: its mapped address minus its own. */

@@ -45,5 +45,5 @@ struct perf_data *perf_data_open(const char *path);
 void perf_data_close(struct perf_data *data);
 /* Returns false at the end. Pointers in the event are valid as long as `data`. */
 bool perf_data_next(struct perf_data *data, struct perf_data_event *ret_event);
-/* Returns the number of samples that the kernel reported as dropped. */
+/* Returns the number of records that the kernel reported as lost. */
 uint64_t perf_data_lost(const struct perf_data *data);

@@ -243,8 +243,8 @@ static void write_samples(struct pprof *pprof)
 	}
 }
 
-/* Writes the types of the values. Allocations have the types of Go's heap profiles. The default
- * type is the weight of samples, if it is known. */
+/* Writes the types of the values. Allocations have the types of Go's heap profiles. If there are
+ * allocations, the default type is that of samples, or inuse_space if there are no samples. */
 static void write_types(struct pprof *pprof)
 {
 	const struct export *export = pprof->export;

@@ -6,10 +6,10 @@
  *     profctl record --control FD --pid PID …
  *
  * The program has the other end of the socket FD (libcollector/control.h). On it, profctl reports
- * the start and the end of the recording. The first report carries one end of a socket that
- * switches sampling on and off (struct control_switch). profd's engine has the other end, so that
+ * the start and the end of the recording. The first report carries one end of a switch: a socket
+ * that turns sampling on and off (struct control_switch). profd's engine has the other end, so that
  * switching involves only the program and the engine. The recording ends when the program shuts
- * down its end of FD or exits. profctl watches both the socket and the process, because a forked
+ * down its end of FD or exits. profctl watches both the socket FD and the process, because a forked
  * child may keep the socket open.
  */
 #include "config.h"
