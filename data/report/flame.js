@@ -30,8 +30,8 @@ let selected = 0;
 const canFold = (f) => f.origin !== 'own' && f.kind !== 'task';
 const folder = (f) => (f.origin === 'kernel' ? 'kernel' : f.kind === 'jit' ? 'jit' : 'library');
 
-// A chain of library frames, or of kernel frames, is one box if nearly all weight goes to one
-// branch.
+// A chain of frames of libraries, of the kernel, or of generated code is one box while nearly all
+// weight goes to one branch.
 const foldedEnd = (first, functions) => {
 	const f = functions[first.fn];
 	let end = first;
@@ -47,8 +47,8 @@ const foldedEnd = (first, functions) => {
 	return [end, length];
 };
 
-// Returns the boxes of the zoomed branch, or of the whole tree. A box without a branch represents
-// branches that are too small to draw.
+// Returns the boxes of the whole tree, or of the zoomed branch and its closest callers. A box
+// without a branch represents branches that are too small to draw.
 const placeBoxes = (root, functions, width) => {
 	const list = [];
 	const zoomed = state.zoom && branchWith(root, state.zoom);

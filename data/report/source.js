@@ -22,7 +22,8 @@ const textsOf = (file) => {
 	return file.lines;
 };
 
-// Returns the time at each instruction and line in the range.
+// Returns the weight at each instruction and line in the range. Lines of generated code have their
+// weight in the whole capture.
 const count = (entry) => {
 	const [from, to] = range();
 	const { data } = state;

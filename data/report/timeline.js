@@ -537,7 +537,7 @@ export const drawTimeline = () => {
 	twinTimer = setTimeout(drawTwin, REST_MS);
 };
 
-// The same numbers as a table, for users who cannot see the canvas.
+// The timeline's sums as a table, for users who cannot see the canvas.
 let twinTimer = 0;
 const drawTwin = () => {
 	const [from, to] = range();

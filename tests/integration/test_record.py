@@ -50,7 +50,7 @@ def test_system(profctl, profcapture, capture, busy):
     assert seen["samples"] == data["samples"]
     assert seen["frequency_hz"] == 999
     assert seen["host"] == os.uname().nodename
-    # every verb counts the same processes, and has the same duration
+    # record, report, and info count the same processes
     duration, n = re.match(rf"Recorded the system: ([\d.]+ m?s), {data['samples']} samples in (\d+) processes\.", done.stderr).groups()
     said = profcapture("report", capture).stdout
     assert re.match(rf"The system used .* of CPU in {duration} \(.*\), {n} processes\. profd itself: <?\d+(\.\d)? %\.\n", said), said

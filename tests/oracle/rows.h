@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Rows - compares three results for every row of every FDE of a file: compiled, evaluated, libdw's
+ * Rows - compares three results for every row of a file's CFI: compiled, evaluated, libdw's
+ *
+ * The rows are those of a file's first section with CFI.
  *
  * The compiled table is queried for every pc. libdw is queried at the start of each row, and
  * returns the end of the range for which its answer is valid.
@@ -26,7 +28,7 @@ struct rows_count {
 	size_t rows, addresses;
 	size_t unsupported; /* rows that our rules cannot express */
 	size_t why[ORACLE_N_WHYS];
-	/* FDEs that others cover wholly or partly, so that their rows cannot be found by address */
+	/* FDEs that cannot be found by address, such as those that others cover wholly or partly */
 	size_t covered;
 	/* rows of CFI programs that only libdw considers broken: they set the CFA's register after
 	 * an expression */
