@@ -392,8 +392,8 @@ static char *find_mount(const struct doctor_host *host, enum mount_field by, con
 	return field;
 }
 
-/* Checks hidepid, which hides processes. Yama restricts attaching, which only `record --memory --pid`
- * does. */
+/* Checks hidepid, which hides processes. Yama restricts attaching, which only `record --memory
+ * --pid` does. */
 static void check_ptrace_scope(const struct doctor_host *host, struct doctor_finding *finding)
 {
 	/* if /proc is mounted several times, the last mount is visible */
