@@ -28,7 +28,7 @@
 #define RADIX_PASSES 3
 
 struct place {
-	uint32_t start, end; /* relative to the base; an end of 2^32 is stored as UINT32_MAX */
+	uint32_t start, end; /* relative to the base */
 	uint32_t at;
 	uint32_t section;
 };

@@ -4,14 +4,14 @@
  *
  *     header  table-layout.h
  *     rules   n_rules x 16 bytes; rule 0 is "no CFI"
- *     pages   n_pages + 1 x u32: the first row of each 4 KiB of code, so that few rows are searched
+ *     pages   (n_pages + 1) x u32: the first row of each 4 KiB of code; so few rows are searched
  *     rows    n_rows x u16: start of each row within its page; ascending
  *     ids     n_rows x u16, or u32 in a wide table: the rule from that row to the next one
  *
  * A row is valid beyond the end of its page, until the next row begins, so long functions need no
  * row on every page. `rows` and `ids` are separate arrays, because the search reads only `rows`: a
  * cache line holds 32 of them.
- * Invariants: (1) table_get() reads only inside of a checked table, for any address
+ * Invariants: (1) table_get() reads only inside a checked table, for any address
  *                                                          [test-table: damaged; fuzz_unwind_table]
  *             (2) at every address the table has the rule of the CFI      [test-cfi-files]
  */

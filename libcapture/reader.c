@@ -158,7 +158,7 @@ static int reader_finalize_state(struct prof_reader *reader)
 	bool damaged = false;
 	int r = 0;
 
-	/* The trailer is invalid, but nothing else is wrong. */
+	/* Reports an invalid trailer if nothing else is wrong. */
 	if (!finished && reader->damage.n == 0 && last && last->kind == CHUNK_TRAILER)
 		r = reader_add_damage(reader, last->chunk.first_id, 0, UINT64_MAX,
 				      PROF_DAMAGE_INDEX);

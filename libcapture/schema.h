@@ -42,8 +42,8 @@ bool schema_tables_agree(const struct prof_table_def *a, const struct prof_table
 
 void schema_done(struct schema *schema);
 const struct prof_table_def *schema_find(const struct schema *schema, unsigned int id);
-/* Returns 0, -EINVAL if `def` is invalid, SCHEMA_CONFLICT, or PROF_LIMIT if there are too many
- * tables. `def` must outlive the schema. */
+/* Returns 0, -EINVAL if `def` is invalid, -ENOMEM, SCHEMA_CONFLICT, or PROF_LIMIT if there are too
+ * many tables. `def` must outlive the schema. */
 MUST_CHECK int schema_add(struct schema *schema, const struct prof_table_def *def);
 MUST_CHECK int schema_encode(const struct schema *schema, struct buffer *buffer);
 /* Decodes a schema and adds its tables. A table from an earlier schema_decode() that is replaced is

@@ -15,13 +15,13 @@ struct files_listener {
 	void (*snapshot)(const struct files_snapshot *request, uint32_t tag, int fd,
 			 const GError *error, void *data);
 	void (*image)(const struct files_answer *answer, int fd, void *data);
-	/* Called when data of this process did not arrive in time; some of it may be omitted. */
+	/* Called when data of process `pid` did not arrive in time; some of it may be omitted. */
 	void (*stuck)(pid_t pid, uid_t uid, bool is_file, void *data);
 };
 
 struct files *files_new(const struct files_config *config, const struct files_listener *listener,
 			void *data, GError **error);
-/* Kills the process without calling the listener. */
+/* Kills the worker processes without calling the listener. */
 void files_free(struct files *files);
 
 #define FILES_READ_FIRST 0x01 /* read only the targets, if the config names any */

@@ -55,10 +55,11 @@ bool options_parse(GVariant *variant, GUnixFDList *fds, struct options **ret_opt
 /* Looks up events without a fixed number. Call it only for callers who may record them, because
  * others must not learn which events exist. */
 bool options_find_events(struct options *options, GError **error);
-/* Notes in the options and in the capture that the session has less than requested, and whether it
- * has the kernel. */
+/* Notes in the options and in the capture that the session records less than requested, and whether
+ * it records the kernel. */
 void options_set_reduced(struct options *options, bool kernel, const char *text);
-/* Removes the kernel, for a client that did not request it and may not have it. */
+/* Turns off recording of the kernel, for a client that did not request it and may not see it, and
+ * notes this in the options. */
 void options_deny_kernel(struct options *options);
 void options_free(struct options *options);
 

@@ -86,7 +86,7 @@ static void fail(struct session_interpreters *reading, const GError *error)
 	tell_engine(reading, error->message);
 }
 
-/* Makes the program read frames on a CPU. Sends the engine the program's events first, because
+/* Makes the BPF program read frames on a CPU. Sends the engine the program's events first, because
  * otherwise the engine could not identify their records. */
 static bool attach_cpu(struct session_interpreters *reading, const struct perf_cpu *cpu,
 		       bool is_last, GError **error)
@@ -223,8 +223,8 @@ static gboolean on_loaded(gpointer data)
 
 /* ---- Processes ------------------------------------------------------------------------------- */
 
-/* Makes the program read the frames of a process. If the process has ended meanwhile, nothing needs
- * to be read. */
+/* Makes the BPF program read the frames of a process. If the process has ended meanwhile, nothing
+ * needs to be read. */
 static void add_process(struct session_interpreters *reading,
 			const struct message_interpreted *request)
 {

@@ -7,8 +7,8 @@
  *
  * Start spawns the engine, opens perf events, and lets /proc be read while the engine starts. Then
  * the engine is sent all that it needs; with per-task events, only when the events of all threads
- * are open (perf-tasks.c). From then on the engine leads: it requests the snapshot and mapped files
- * (requests.c), and reports when it is done.
+ * are open (perf-tasks.c). From then on the engine acts on its own: it requests the snapshot and
+ * mapped files (requests.c), and reports when it is done.
  * Invariants: (1) `finished` is called once, when the engine is gone, or was killed and waits for a
  *                 file's server: then nothing writes the file any more
  *             (2) an engine that must end is killed after STOP_PATIENCE_MS; or after STOP_LIMIT_MS
@@ -693,7 +693,7 @@ static void open_counters(struct session *session, struct counter_files *files)
 	session->listener->warning(session, "counters", text, session->data);
 }
 
-/* Sends the engine all that it needs. From then on the engine leads. */
+/* Sends the engine all that it needs, and MESSAGE_START last. */
 static bool send_all(struct session *session, GError **error)
 {
 	int *switch_fd = &session->options->switch_fd;
@@ -767,7 +767,7 @@ static bool open_tasks(struct session *session, GError **error)
 	return session->opening != NULL;
 }
 
-/* Before the command begins, loads the programs that read its functions, because loading takes
+/* Before the command begins, loads the BPF programs that read its functions, because loading takes
  * longer than many commands run. */
 static void expect_command(struct session *session)
 {

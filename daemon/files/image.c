@@ -7,12 +7,13 @@
  * still exists. So the path is tried second, and /proc/PID/exe third, for a plain user's own
  * programs. A target chooses what it maps, and the request may come from an engine that was taken
  * over.
- * Invariants: (1) a mapping is opened only if it is executable  [test-files: only_executable]
+ * Invariants: (1) a mapping is opened only if it is executable, which kernels before 6.11 do not
+ *                 tell  [test-files: only_executable]
  *             (2) a path is resolved below the process's root, without symbolic links: mapped paths
  *                 have none  [test-files: links]
- *             (3) by path alone, a file is opened only if everybody may read it, or if inode and
- *                 generation prove that it is the mapped file: the generation cannot be guessed
- *                 [test-files: unreadable]
+ *             (3) unless this process has only the client's rights, a file is opened by path alone
+ *                 only if everybody may read it, or if inode and generation prove that it is the
+ *                 mapped file: the generation cannot be guessed  [test-files: unreadable]
  *             (4) only a regular file that can be mapped is opened for reading: a FIFO or a device
  *                 is opened only by O_PATH, and files of /proc and the like are refused
  *                 [test-files: only_regular_files]

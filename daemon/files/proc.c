@@ -8,8 +8,8 @@
  * structure of /proc. File contents go to the engine unchanged, because targets choose them, and
  * only the engine handles hostile bytes. A process may exit at any time: what cannot be read is
  * omitted, which is not an error.
- * Invariants: (1) up to status_set_bytes(), the memfd has only whole processes: if this process is
- *                 killed, the next one continues there
+ * Invariants: (1) up to the offset of status_set_bytes(), the memfd has only whole processes: if
+ *                 this process is killed, the next one continues there
  *                 [test_hostile_files: test_locked_memory]
  *             (2) if a process is to be read bare, no file is read that depends on the memory of
  *                 the process, which may be mapped from a file whose server never answers
@@ -251,7 +251,8 @@ static pid_t add_threads(struct snapshot *snapshot, int dir, pid_t pid)
 	return other;
 }
 
-/* Adds what depends on the process's memory, which may block. Returns false if it has no memory. */
+/* Adds the program's path and, unless `bare`, its command line and mappings, for which reading may
+ * block. Returns false if the process or thread has no memory. */
 static bool add_program(struct snapshot *snapshot, int dir, pid_t pid, bool bare)
 {
 	struct snapshot_record cmdline = { .kind = SNAPSHOT_CMDLINE, .pid = pid, .tid = pid };

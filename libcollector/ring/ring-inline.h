@@ -32,7 +32,7 @@ struct open_record {
 };
 
 struct ring {
-	const volatile uint32_t *alive; /* 0: released, replaced, or in a forked child */
+	const volatile uint32_t *alive; /* 0: released, replaced or retired, or in a forked child */
 	struct ring_header *shared;
 	uint8_t *data;
 	uint64_t size;
@@ -77,8 +77,8 @@ struct ring_arena {
  * ring meanwhile, and a third may have claimed it. */
 void ring_release_of(struct ring *ring, uint64_t owner);
 
-/* Returns false if the ring is released, or in a forked child. A ring that was replaced by a larger
- * one is still alive. */
+/* Returns false if the ring is released or retired, or in a forked child. A ring that was replaced
+ * by a larger one is still alive. */
 static inline bool ring_is_alive(const struct ring *ring)
 {
 	while (ring->bigger)
@@ -93,8 +93,8 @@ static inline bool ring_is_stuck(const struct ring *ring)
 	return ring->stuck_tail == ring->tail + 1;
 }
 
-/* Closes records that siglongjmp() left open. `sp`: the caller's stack pointer. If it shows that
- * the code that began the outermost record is still on the stack, this does nothing. */
+/* Closes records that siglongjmp() left open. Does nothing if `sp`, the caller's stack pointer,
+ * shows that the function that began the outermost record is still on the stack. */
 void ring_recover(struct ring *ring, uint64_t sp);
 
 /* Closes records that siglongjmp() left open. Call this on entry to a function that the program

@@ -77,14 +77,14 @@ enum ring_lost {
 	RING_LOST_FULL,
 	RING_LOST_TIMEOUT, /* no room after a wait */
 	RING_LOST_BIG,     /* the record is too large for rings of this size */
-	/* handlers nest too deeply, or a signal came during a reservation; not part of
-	 * `attempted` */
+	/* handlers nest too deeply, or a signal came while a record was begun or ended; not part
+	 * of `attempted` */
 	RING_LOST_NESTED,
 	RING_N_LOST
 };
 
 struct ring_header {
-	/* Written by the producer if the ring is free, by the consumer if it is closed. */
+	/* Written by the consumer if the ring is closed, else by the producer. */
 	uint64_t state;
 	uint32_t tid;
 	uint8_t reserved_0[116];
@@ -137,8 +137,8 @@ enum ring_type {
 	RING_N_TYPES
 };
 
-/* Returns false for types that only define names for other records. Their loss is not counted,
- * because only a name is missing. */
+/* Returns false for types that only define what other records refer to. A lost record of such a
+ * type is not counted, because the records that refer to it are not lost. */
 static inline bool ring_type_is_event(uint32_t type)
 {
 	return type != RING_STRING && type != RING_IMAGE && type != RING_STACK &&

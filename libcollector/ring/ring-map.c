@@ -3,7 +3,7 @@
  * Ring map - maps a process's arena, and claims rings for its threads
  *
  * The engine made and sealed the arena. Its layout is checked once and copied, so that later
- * changes cannot lead outside the arena. A claim is one atomic exchange.
+ * changes cannot lead outside the arena. A claim is one atomic compare-and-exchange.
  * Invariants: (1) memory that could raise SIGBUS is not mapped      [test-ring: map]
  *             (2) a ring has one owner                              [test-ring: recycle, claims]
  *             (3) a forked child has no ring                        [test-ring-interrupted: fork]

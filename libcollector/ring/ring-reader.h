@@ -96,7 +96,7 @@ static_assert(RING_N_TYPES <= 1 << RING_VERDICT_SHIFT, "where the verdict is");
 
 struct ring_record {
 	enum ring_type type;
-	uint16_t flags;  /* as the producer wrote them */
+	uint16_t flags;  /* as the producer wrote them, without RING_FLAG_TICKS */
 	uint8_t verdict; /* RING_RECORD_* */
 	uint64_t time_ns;
 	const void *payload; /* in the caller's buffer, 8-aligned */
@@ -127,7 +127,7 @@ void ring_reader_use_ticks(struct ring_reader *reader, struct tick_clock *clock)
 void ring_reader_drain(struct ring_reader *reader, enum ring_drain how, void *buffer,
 		       size_t n_bytes, struct ring_batch *ret_batch);
 bool ring_batch_next(struct ring_batch *batch, struct ring_record *ret_record);
-/* Wakes producers that wait for room, if enough room was made for them to write for some time. Call
+/* Wakes the producer if it waits for room, and enough was made for it to write for some time. Call
  * this after the drains of all rings, because the woken thread may get this CPU. */
 void ring_reader_wake(struct ring_reader *reader);
 

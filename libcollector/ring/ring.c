@@ -162,7 +162,8 @@ static bool is_realtime(void)
 }
 
 /* Changes the number of waiting threads, which is `waiting` modulo WAITING_UNIT_NS. The rest of the
- * word is the time up to which waited_ns is complete; adds the time since then to waited_ns. */
+ * word is the time up to which waited_ns is complete; if threads were waiting, adds the time since
+ * then to waited_ns. Returns false if the number would leave its range. */
 static bool change_waiting(struct ring_budget *budget, uint64_t now_ns, bool is_begin)
 {
 	uint64_t before = RING_LOAD(&budget->waiting), n, since, now;
@@ -370,8 +371,8 @@ static void recover(struct ring *ring, struct ring_header *shared, uint64_t sp)
 	ring->open[0].sp = 0;
 }
 
-/* Returns whether the code that began the record is still on the stack. Stacks grow down: code that
- * runs above the frame that began a record has left that frame, unless it runs on another stack. */
+/* Returns whether the function that began the record is still on the stack. Stacks grow down: code
+ * that runs above the frame of that function has left it, unless it runs on another stack. */
 static bool is_alive(const struct open_record *open, uint64_t sp, const stack_t *signal_stack)
 {
 	uint64_t start = (uint64_t)(uintptr_t)signal_stack->ss_sp, size = signal_stack->ss_size;
@@ -482,7 +483,7 @@ static uint32_t record_bytes(const struct ring *ring, size_t payload_bytes)
 	return (uint32_t)(payload_bytes + sizeof(struct ring_record_header) + 7) & ~UINT32_C(7);
 }
 
-/* Returns the number of open records whose code is still on the stack. */
+/* Returns the number of open records begun by functions that are still on the stack. */
 static size_t count_alive(const struct ring *ring, uint64_t sp)
 {
 	stack_t signal_stack = { 0 };

@@ -31,7 +31,7 @@ struct ring_arena;
 #define RING_WAIT_BUDGET_NS UINT64_C(1000000000) /* a process's limit per RING_WAIT_WINDOW_NS */
 #define RING_WAIT_WINDOW_NS UINT64_C(60000000000)
 /* A thread that fills a ring in less time than this moves to a larger ring, so that it rings the
- * doorbell at most some hundred times per second. */
+ * doorbell at most about a hundred times per second. */
 #define RING_LAP_NS UINT64_C(30000000)
 
 /*
@@ -102,8 +102,9 @@ void ring_add_flags(struct ring *ring, uint32_t flags);
 
 /*
  * Reserves a record and returns its payload, 8-aligned. The record gets the time of this call. The
- * caller must end the record. Returns NULL if the record is lost, and counts it; also returns NULL,
- * without counting, if the ring is released, or in a forked child, which must register first.
+ * caller must end the record. Returns NULL if the record is lost, and counts it if its type is that
+ * of an event; also returns NULL, without counting, if the ring is released or retired, or in a
+ * forked child, which must register first.
  */
 void *ring_begin(struct ring *ring, uint32_t type, size_t payload_bytes);
 /* Begins a record that is published together with `first` or not at all. `first` must be open, and

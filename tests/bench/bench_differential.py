@@ -19,8 +19,8 @@ import bench_programs
 GOAL = 99.5
 MAX_EXCLUDED = 2.0
 
-# Classes in which libdwfl cannot know the caller or is wrong, by the beginning of their names. They
-# are counted and printed, but not compared.
+# Beginnings of the names of classes in which libdwfl cannot know the caller or is wrong. They are
+# counted and printed, but not compared.
 EXCLUDED = {
     "in exec": "the process is the next program already, and has no stack yet: ours says so",
     "beyond the entry": "where a program begins the stack holds its arguments, and no code is at their number",

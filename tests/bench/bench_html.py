@@ -93,7 +93,7 @@ def browse(page, *steps, size=(1280, 800)):
 
 
 def places(n=60, left=200, right=1260):
-    """Returns the positions of a drag: the range grows, shrinks, and always has another length."""
+    """Returns the positions of a drag: the range grows and shrinks, and no two lengths are equal."""
     return [left] + [left + 20 + (i * 389) % (right - left - 20) for i in range(n)]
 
 

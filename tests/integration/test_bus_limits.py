@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Limits of one user on a profd that serves many, a client that never reads and harms nobody, and
-the rights of profd's processes."""
+"""Limits of one user of a profd that serves many users, a client that never reads and must not harm
+others, and the rights of profd's processes."""
 import os
 import shutil
 import stat
@@ -69,8 +69,8 @@ def size(pid):
 
 
 def test_sessions(bus, file, busy):
-    """A user's limit holds for all connections of the user together, and repeatedly; others can open
-    sessions up to the limit for all users."""
+    """A user's limit holds for all connections of the user together, also after many refusals; others
+    can open sessions up to the limit for all users."""
     bus.start(OWN)
     first, second, daemon, root = bus.client(NOBODY), bus.client(NOBODY), bus.client(DAEMON), bus.client(0)
     own, others = pids(busy().pid), pids(busy(DAEMON).pid)

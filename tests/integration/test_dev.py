@@ -191,7 +191,7 @@ def test_unknown_test_is_refused():
 
 
 def test_names_of_tests_are_unique():
-    """A name selects one test, in every build."""
+    """No two tests have the same name, so a name selects one test."""
     tests = json.loads(Path(os.environ["PROF_BUILD_DIR"], "meson-info/intro-tests.json").read_text())
     names = [test["name"] for test in tests]
     assert len(set(names)) == len(names)

@@ -205,7 +205,7 @@ BOXES = """(() => {
 
 
 def boxes_of(width, found, whole):
-    """Counts the boxes by row, name, value and value before, and checks that the width of each is
+    """Counts the boxes by row, name, value and earlier value, and checks that the width of each is
     its share of `whole`. In `found`, adjacent boxes with equal tips are one entry."""
     boxes = collections.Counter()
     for row, tip, _, wide in found:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Recordings of Perl programs show their functions: each chain is one that the program can have
-(perl_oracle.pl), from the start or attached late, in threads and forked children, and frames of
-Perl functions are in order with those of the C functions that call them."""
+"""Recordings of Perl programs show their functions. Each chain is one that the program can have
+(perl_oracle.pl), also in threads and forked children, and whether the program is recorded from its
+start or attached later. Perl frames are in order with those of the C functions that call them."""
 import collections
 import os
 import subprocess

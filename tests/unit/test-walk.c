@@ -379,7 +379,7 @@ static void test_registers(void)
 	walk_run(&walk, &registers, &result);
 	CHECK_CHAIN(&result, WALK_NO_RULE, FRAME + 2, EXOTIC + 5);
 	/* Without a rule, the walk continues with the frame pointer if that leads to a function
-	 * that has one. */
+	 * that uses the frame pointer. */
 	world.words[20] = STACK + 30 * 8;
 	world.words[21] = BY_FP + 5;
 	world.words[31] = ROOT + 3;
@@ -520,7 +520,7 @@ static void test_python(void)
 	world.words[2] = FRAME + 9;
 	result = run(LEAF, 1);
 	CHECK_CHAIN(&result, WALK_NO_TABLE, LEAF, JIT + 6);
-	/* If the code can be read, only the code matters. */
+	/* If the code can be read, its bytes alone decide whether it is a trampoline. */
 	walk = a_walk();
 	walk.read_code = read_code;
 	world.code_at = JIT;

@@ -25,7 +25,7 @@ static void test_layouts(void)
 	CHECK(!php_layout(PHP_LAST_MINOR + 1));
 }
 
-/* The machine's own PHP, if it is a supported one. */
+/* The machine's own PHP 8.2, if it is installed. */
 static void test_program(void)
 {
 	CLEANUP_CLOSE int fd = open("/usr/bin/php8.2", O_RDONLY | O_CLOEXEC);

@@ -17,7 +17,7 @@ struct intern_pairs {
 	uint64_t seed;
 };
 
-/* Assigns ids to strings in the same way. */
+/* Assigns ids to strings: 1, 2, … in the order of their first use. */
 struct intern_strings {
 	struct intern_string {
 		uint32_t offset, length, hash;

@@ -5,8 +5,8 @@
  * A bounded queue of blocks connects the writer to the drain thread, which never waits: if the
  * queue is full, the drain thread keeps the block and counts its rows as dropped. After the first
  * error only loss rows are written: other rows are counted, and the file ends with a loss row for
- * each table and the trailer, for which the library has reserved room. The same happens after
- * writer_hurry().
+ * each table that lost rows, and the trailer, for which the library has reserved room. The same
+ * happens after writer_hurry().
  * Invariants: (1) blocks are written in the order of writer_push       [test-engine-rows: order]
  *             (2) the queue has at most QUEUE_BYTES of data, or twice that with dictionaries, and
  *                 in addition at most a row of losses a second for each stream and cause

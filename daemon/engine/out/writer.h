@@ -44,7 +44,7 @@ int writer_error(const struct writer *writer); /* 0, or the errno that ended wri
  * capture. Returns false if this takes longer than `wait_ms`; the thread continues, and the call
  * can be repeated. */
 bool writer_finish(struct writer *writer, unsigned int wait_ms);
-/* Counts the rest of the queue as lost instead of writing it. */
+/* Counts the rest of the queue as lost instead of writing it, except rows of losses. */
 void writer_hurry(struct writer *writer);
 /* Returns the cause for the losses in writer_losses(). */
 enum prof_loss_cause writer_loss_cause(const struct writer *writer);
