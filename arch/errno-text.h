@@ -7,7 +7,7 @@
 #pragma once
 
 #define ERRNO_TEXT_BYTES 512
-/* Valid until the end of the block. */
+/* The text is valid until the end of the block that contains the call. */
 #define ERRNO_TEXT(error) errno_text((error), (char[ERRNO_TEXT_BYTES]){ "" })
 
 /*

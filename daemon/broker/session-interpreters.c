@@ -180,8 +180,8 @@ static gpointer load(gpointer data)
 	return NULL;
 }
 
-/* Loads the programs that processes need and that are not loaded yet, unless some are being loaded.
- * Returns false if the thread cannot be started. */
+/* Loads the BPF programs that processes need and that are not loaded yet, unless some are being
+ * loaded. Returns false if the thread cannot be started. */
 static bool load_wanted(struct session_interpreters *reading, GError **error)
 {
 	unsigned families = reading->wanted_families;

@@ -428,8 +428,7 @@ uint32_t ring_arena_arm(struct ring_arena_memory *memory, uint32_t **ret_doorbel
 	struct ring_arena_header *shared = (void *)memory->base;
 
 	memory->armed = (memory->armed + 1) | 1;
-	/* pairs with ring_doorbell(): either this sees the doorbell, or the producer sees
-	 * `armed` */
+	/* pairs with kick(): either this sees the doorbell, or the producer sees `armed` */
 	__atomic_exchange_n(&shared->armed, memory->armed, __ATOMIC_SEQ_CST);
 	*ret_doorbell = &shared->doorbell;
 	return __atomic_load_n(&shared->doorbell, __ATOMIC_SEQ_CST);

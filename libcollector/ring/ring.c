@@ -302,7 +302,8 @@ static void map_pages(const struct ring *ring)
 		(void)*(const volatile uint8_t *)&ring->data[at];
 }
 
-/* Replaces a full ring by a free one of at least four times its size, if there is one. */
+/* Replaces a ring that is full or fills too fast by a free one of at least four times its size, if
+ * there is one. */
 static bool move_to_bigger(struct ring *ring)
 {
 	struct ring *bigger;
@@ -520,7 +521,7 @@ static __attribute__((noinline)) void *begin_within(struct ring *ring, uint64_t 
 }
 
 /* Begins a record where the fast path cannot: the thread has moved to another ring, a record is
- * open, a pad is needed, or there is no room or no ticks. */
+ * open, or this one is too large or would end beyond ring->limit. */
 static __attribute__((noinline)) void *begin_otherwise(struct ring *ring, uint64_t sp,
 						       uint32_t type, size_t payload_bytes,
 						       uint32_t bytes)

@@ -3,7 +3,7 @@
  * Bench-heap - measures the engine's cost of an allocation record, from the ring to the capture
  *
  * This process writes to its own rings, without counting the cost of writing. Loads: short-lived
- * blocks; 100 k live blocks of random sizes with 1000 stacks; the first load in the rings of four
+ * blocks; 100 k blocks of random sizes with 1000 stacks; the first load in the rings of four
  * threads in turn, so that rings are merged; and a program's large table, whose items of four
  * adjacent blocks are allocated in order and freed in another order.
  */

@@ -308,7 +308,7 @@ def switches(capture):
 
 def compare(table, name, folder, command):
     """Compares the waits of a recording by root with each sleep's own stack. Returns the numbers of
-    right and wrong stacks among those that a wait does not share."""
+    right and wrong stacks, without shared ones."""
     oracle, full = Path(folder, "oracle.cap"), Path(folder, "full.cap")
     with subprocess.Popen(profctl("--system", "--no-interpreters", "-e", "sched:sched_switch/prev_state & 15/", "-o", oracle)) as recorder:
         time.sleep(1.5)

@@ -197,8 +197,8 @@ os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def test_client_that_never_reads(bus, engine, file, busy, tmp_path, spawn):
-    """The client's engine is compromised and floods the client with warnings, which the bus keeps;
-    others are served meanwhile."""
+    """The client's engine is compromised and floods the client with warnings, which the bus would
+    queue: profd limits them, and serves others meanwhile."""
     engine(FLOOD)
     bus.start(OWN)
     stuck = spawn(sys.executable, "-c", STUCK, bus.address, NOBODY, busy().pid, tmp_path / "stuck.cap", stdout=subprocess.PIPE,

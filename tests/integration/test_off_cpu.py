@@ -385,8 +385,8 @@ int main(void)
 
 def test_causes_without_names(profctl, profcapture, compile_c, capture, require):
     """If no function's name gives the cause of a wait, the cause follows from the system call and
-    its object. One of two waits is enough, because on a busy machine a wait may end before it is
-    read."""
+    its object. One of two waits is enough, because on a busy machine a wait may end before
+    profd reads the thread's system call."""
     require(root=True)
     profctl("record", "-q", "--off-cpu", "-o", capture, "--", compile_c("bare", BARE, "-g"))
     causes, queried = collections.defaultdict(collections.Counter), collections.defaultdict(collections.Counter)

@@ -2,10 +2,10 @@
 /*
  * Loss - counts the records that are not in the capture
  *
- * Losses come in storms, so they are summed: every stream and cause gets one row each time that
- * blocks are closed, and one in the summary at the end.
+ * Losses come in storms, so they are summed: every stream and cause gets at most one row in each
+ * loss_flush(), about once a second, and one in the summary at the end.
  * Invariants: (1) the rows written add up to the summary         [test-engine-rows: loss_sums]
- *             (2) a storm takes a row per second, not per loss  [test-engine-rows: loss_storm]
+ *             (2) a storm takes a row per flush, not per loss  [test-engine-rows: loss_storm]
  *             (3) an unknown count is never added to a known one
  *                 [test-engine-rows: loss_unknown]
  * Runs on the drain thread only.

@@ -9,7 +9,7 @@
  * happens after writer_hurry().
  * Invariants: (1) blocks are written in the order of writer_push       [test-engine-rows: order]
  *             (2) the queue has at most QUEUE_BYTES of data, or twice that with dictionaries, and
- *                 in addition at most a row of losses a second for each stream and cause
+ *                 in addition about a row of losses a second for each stream and cause
  *                 [test-engine-rows: backlog]
  *             (3) the drain thread waits only in writer_finish(), and at most `wait_ms`
  * Threads: the writer's own, and the drain thread, which calls every function in the header. `lock`
