@@ -7,8 +7,8 @@
  * A stack has 64 KiB of words. A share of them, which differs from stack to stack, are return
  * addresses; in a file, a rule's probability is proportional to the code that it covers. Every 64th
  * stack has only return addresses of frames of 8 bytes, which makes the walk long. Each walk starts
- * with an empty cache. A walk that took longer than LIMIT_NS is repeated before it counts, because the
- * thread or the virtual machine may have been preempted.
+ * with an empty cache. A walk that took longer than LIMIT_NS is repeated before it counts, because
+ * the thread or the virtual machine may have been preempted.
  */
 #include "arch/walk.h"
 #include "tests/oracle/elf-cfi.h"

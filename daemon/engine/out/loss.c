@@ -2,8 +2,8 @@
 /*
  * Loss - counts the records that are not in the capture
  *
- * Losses come in storms, so they are summed: every stream and cause gets at most one row in each
- * loss_flush(), about once a second, and one in the summary at the end.
+ * Losses come in storms, so they are summed by struct loss_key: each loss_flush(), about once a
+ * second, writes one row for each key with new losses. The summary at the end has the totals.
  * Invariants: (1) the rows written add up to the summary         [test-engine-rows: loss_sums]
  *             (2) a storm takes a row per flush, not per loss  [test-engine-rows: loss_storm]
  *             (3) an unknown count is never added to a known one

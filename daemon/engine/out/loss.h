@@ -44,7 +44,7 @@ void loss_add_cpu(struct loss_table *table, uint32_t cpu, bool side_band,
 void loss_stream_init(struct loss_stream *stream, struct loss_table *table, int32_t pid);
 void loss_stream_add(struct loss_stream *stream, enum prof_loss_cause cause, uint64_t count,
 		     uint64_t from_ns, uint64_t to_ns);
-/* Writes pending losses, one row for each stream and cause. First counts the rows that the output
+/* Writes pending losses, one row for each struct loss_key. First counts the rows that the output
  * dropped. */
 void loss_flush(struct loss_table *table, struct output *output);
 /* Sums all losses except ticks-missed, and ticks-missed separately. A row of unknown count adds 1,
