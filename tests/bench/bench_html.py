@@ -26,8 +26,8 @@ UNLIMITED = ("--disable-frame-rate-limit", "--disable-gpu-vsync")
 SAMPLES = 1_000_000
 DAY_S = 86400
 
-# Eight functions call each other at random, each through a wrapper, so that nearly every sample has
-# a different stack.
+# Eight functions call each other at random, each through a wrapper, so that there are tens of
+# thousands of different stacks.
 PROGRAM = r"""
 #include "libcollector/prof-collector.h"
 #include <pthread.h>

@@ -30,7 +30,7 @@ PAIRS = 15
 SECONDS_OF_SIZE = 30
 FIRST_SECOND = "import time\ndef work(n):\n    return sum(i * i for i in range(n))\nwhile time.process_time() < 1: work(1000)"
 
-# The innermost function runs forever, and the outermost frame is that of the file.
+# The innermost function runs forever; the code of the file calls the outermost one.
 PYTHON = "def f0():\n    print(flush=True)\n    i = 0\n    while True:\n        i = (i + 1) & 1023\n"
 RUBY = "$stdout.sync = true\ndef f0\n  puts\n  i = 0\n  while true\n    i = (i + 1) & 1023\n  end\nend\n"
 PERL = "$| = 1;\nsub f0 {\n  print qq(\\n);\n  my $i = 0;\n  while (1) { $i = ($i + 1) & 1023 }\n}\n"
@@ -132,7 +132,7 @@ def other_processes(folder, table):
         try:
             recording = subprocess.Popen([bench.program("PROFCTL", "profctl"), "record", "--system", "-q", "-F", "9999", "-d", "5", "-o",
                                           os.path.join(folder, "c.cap")], stdin=subprocess.DEVNULL)
-            # The BPF program is loaded when a Python process is sampled.
+            # The BPF program is loaded when a process may have an interpreter.
             bench.run("/usr/bin/python3", "-c", FIRST_SECOND)
             first = bpf_runs(bpftool)
             time.sleep(2)

@@ -17,7 +17,7 @@ import time
 import bench
 
 STEPS = 48
-SECONDS = 20  # gives slightly more than 16 000 samples at 999 Hz
+SECONDS = 20  # gives at most 20 000 samples at 999 Hz
 SOURCE = r"""
 #include <algorithm>
 #include <map>
