@@ -45,7 +45,7 @@
 #include <time.h>
 
 #define MANY 4096u /* number of stretches that are kept */
-/* Length of a stretch, and minimum time between the first two readings. */
+/* Minimum length of a stretch, and minimum time between the first two readings. */
 #define STRETCH_NS 1000000u
 #define READINGS 4                   /* number of readings, of which the fastest is used */
 #define LONG_AGO (UINT64_C(1) << 52) /* in ticks: a double represents all smaller numbers exactly */
