@@ -12,7 +12,7 @@
 
 #include <stddef.h>
 
-/* How much code is searched for the end of the prologue. */
+/* Maximum size of the code that is searched for the end of the prologue. */
 #define PROLOGUE_MAX_BYTES 512u
 
 /*

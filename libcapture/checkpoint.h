@@ -8,7 +8,7 @@
 
 #include "libcapture/chunk.h"
 
-/* Data in an index about a chunk of any kind. `first_id` holds the header's link. */
+/* A chunk of any kind, as an index describes it. chunk.first_id is the header's link. */
 struct entry {
 	struct prof_chunk chunk;
 	uint16_t kind, flags;

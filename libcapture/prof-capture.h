@@ -47,7 +47,7 @@ PROF_PUBLIC const char *prof_strerror(int result);
 
 /* ---- Schema ---------------------------------------------------------------------------------- */
 
-/* Limits of version 1; a file that exceeds one is rejected with PROF_LIMIT. */
+/* Limits of version 1, for writers and readers; PROF_MAX_BLOCK_BYTES only for writers. */
 #define PROF_MAX_TABLES 256
 #define PROF_MAX_COLUMNS 64
 #define PROF_MAX_NAME 64               /* bytes of the name of a table, column or enum value */
@@ -726,7 +726,8 @@ struct prof_chunk {
 	uint64_t t_min, t_max; /* 0, 0 if the table is not timed */
 	uint64_t first_id;     /* dictionary tables: lowest id */
 	uint32_t stored_bytes; /* bytes of the payload */
-	uint32_t raw_bytes;    /* bytes of the rows as 8-byte numbers and bytes, before encoding */
+	/* size of the rows before encoding: 8 bytes per number, plus the bytes of byte columns */
+	uint32_t raw_bytes;
 	uint32_t rows;
 	uint32_t segment, epoch;
 	uint16_t table, stream;
@@ -797,8 +798,8 @@ PROF_PUBLIC const struct prof_table_def *prof_reader_table_by_name(const struct 
 PROF_PUBLIC PROF_MUST_CHECK int prof_reader_check(const struct prof_reader *reader,
 						  const struct prof_chunk *chunk,
 						  struct prof_damage *ret_damage);
-/* Reads the data chunks that wanted() accepts (NULL: all), and all chunks without rows, and checks
- * their bytes without decoding them. prof_reader_lost() reports the damage. Returns 0 or -errno. */
+/* Checks all bytes of the data chunks that wanted() accepts (NULL: all), without decoding them, and
+ * all chunks of other kinds. prof_reader_lost() reports the damage. Returns 0 or -errno. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_reader_scan(const struct prof_reader *reader,
 						 bool (*wanted)(const struct prof_chunk *chunk,
 								void *data),

@@ -56,7 +56,7 @@ MUST_CHECK int epoch_set_add(struct epoch_set *set, uint32_t epoch);
 MUST_CHECK int reader_add_damage(struct prof_reader *reader, uint64_t offset, uint64_t bytes,
 				 uint64_t sequence, enum prof_damage_reason reason);
 
-/* Returns whether chunks of unknown tables may have been in the damaged range. */
+/* Returns whether the damaged range may have held chunks, whose tables are unknown. */
 bool damage_is_stretch(const struct prof_reader *reader, const struct prof_damage *damage);
 
 /* ---- index.c --------------------------------------------------------------------------------- */

@@ -190,8 +190,9 @@ static struct ring_frame make_frame(const struct self_maps *code,
 		};
 	if (code && !(found && place >= found->start && place < found->end))
 		*range = found = self_maps_find(code, place);
-	/* A reader looks up a frame without an image by its address alone. Set NO_FILE if another
-	 * module may be there by then, which is possible once any module was unloaded. */
+	/* A reader looks up a frame without an image by its address, at a later time. Set NO_FILE
+	 * if the loader had no module there, or if another module may be at the address at that
+	 * time, which is possible after any unload. */
 	if (found && found->image == 0 && (!found->was_loaded || self_unwind_generation() != 0))
 		frame.kind |= RING_FRAME_NO_FILE;
 	if (found && found->image != 0) {

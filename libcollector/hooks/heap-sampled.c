@@ -81,8 +81,9 @@ void heap_sampled_clear(void)
 
 /* ---- Chance ---- */
 
-/* Returns log2(x / 2^63) in units of 2^-LOG_BITS; x is at least 2^63. A bit of the result is set if
- * the rest, squared, is 2 or more. The truncations of x add less than 2^-60. */
+/* Returns log2(x / 2^63) in units of 2^-LOG_BITS; x is at least 2^63. Each iteration squares x /
+ * 2^63: if the square is 2 or more, the next bit is 1, and the square is halved. Truncating x
+ * lowers the logarithm by less than 2^-60. */
 static uint64_t log2_of(uint64_t x)
 {
 	uint64_t log = 0;

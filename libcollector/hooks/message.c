@@ -122,7 +122,7 @@ static enum message_outcome try_to_write(struct producer *producer, struct messa
 	struct ring *ring = producer->current;
 	void *payload;
 
-	/* A name that occurs twice in a message is sent only once. */
+	/* message_write_text() sends a text only once, even if it occurs twice in the message. */
 	for (size_t i = 0; i < message->n_texts; i++)
 		if (message_write_text(producer, epoch, &message->texts[i]) == MESSAGE_AGAIN)
 			return MESSAGE_AGAIN;

@@ -141,7 +141,8 @@ static void read_ahead(struct python_memory *memory)
 	memory->n_read = 0;
 }
 
-/* Returns the bytes at an address, which were read ahead, or are copied into `buffer`. */
+/* Returns the bytes at an address, which were read ahead, or are copied into `buffer`; NULL if they
+ * cannot be read. */
 static const uint8_t *fetch(struct python_memory *memory, uint64_t at, size_t size, uint8_t *buffer)
 {
 	const uint8_t *known = memory->bytes + memory->n_read;
@@ -154,7 +155,7 @@ static const uint8_t *fetch(struct python_memory *memory, uint64_t at, size_t si
 		memory->n_read += size;
 		return known;
 	}
-	/* The list has changed from here on. */
+	/* From here on, the list differs from the one that was read ahead. */
 	memory->n_valid = 0;
 	if (!memory->may_call || !safe_read(&memory->safe, at, buffer, size))
 		return NULL;
@@ -210,9 +211,9 @@ static INLINE bool read_word(struct python_memory *memory, bool is_direct, uint6
 
 /* ---- The list -------------------------------------------------------------------------------- */
 
-/* Returns the interpreter's state of this thread, or 0 if the thread has none. Sets is_direct if
- * the thread holds the lock. Does not call the interpreter in a handler, because the loader may
- * then allocate the thread's variable. */
+/* Returns this thread's state in the interpreter, or 0 if the thread has none. Sets is_direct if
+ * the thread holds the lock. Does not call the interpreter in a handler (`stack` is NULL), because
+ * the call may make the loader allocate the thread's variable. */
 static uint64_t find_thread(struct python_memory *memory, const struct python_stack *stack)
 {
 	const struct interp_cpython *layout = python_interpreter.layout;
@@ -265,7 +266,7 @@ static INLINE bool is_activation(const struct python_walk *walk, bool is_direct,
 	       (at >= walk->stack->low && at < walk->stack->high);
 }
 
-/* Marks the last frame as the outermost of its activation. */
+/* Marks the last frame as the outermost of its run. */
 static INLINE void end_run(struct python_walk *walk, uint64_t at)
 {
 	struct python_chain *chain = walk->chain;
@@ -325,9 +326,9 @@ static INLINE bool leave_copy(struct python_walk *walk, bool is_direct, struct p
 	return frame->position - layout->code_start < 2 * size;
 }
 
-/* Identifies a code object by what the BPF program uses: the name is interned, so its hash is
- * always stored. A module's code object may be at the address of an earlier module's, with the same
- * name, first line and table of lines; but the file differs, and usually the size. */
+/* Identifies a code object by the same fields as the BPF program. The name is interned, so its hash
+ * is always stored. A module's code object may be at the address of an earlier module's, with the
+ * same name, first line and table of lines; but the file differs, and usually the size. */
 static INLINE bool identify(struct python_walk *walk, bool is_direct, struct python_frame *frame,
 			    uint32_t copy)
 {
@@ -369,13 +370,13 @@ static INLINE bool step(struct python_walk *walk, bool is_direct)
 	if (layout->frame_owner != INTERP_ABSENT)
 		owner = byte_at(bytes, layout->frame_owner);
 	if (owner >= 3 && layout->frame_is_entry == INTERP_ABSENT) {
-		/* Since 3.12, a frame on the C stack ends the run of an activation. */
+		/* Since 3.12, a frame on the C stack ends a run. */
 		end_run(walk, at);
 		return true;
 	}
 	if (chain->n == (is_direct ? PYTHON_MAX_FRAMES : CAREFUL_FRAMES)) {
 		chain->is_cut = true;
-		/* Look for the end of the last run that has frames. */
+		/* Frames that do not fit are searched only for the end of the last run. */
 		if (layout->frame_is_entry != INTERP_ABSENT &&
 		    byte_at(bytes, layout->frame_is_entry))
 			end_run(walk, walk->cframe);
@@ -483,7 +484,8 @@ static uint16_t measure_text(struct python_memory *memory, uint64_t object, size
 	n = word_at(head, 8);
 	state = cpython_text_state(half_at(head, 24));
 	width = state & 7;
-	/* The characters of a subclass's text are elsewhere. */
+	/* Not compact, as in an instance of a subclass of str: the characters are elsewhere, and
+	 * are not read. */
 	if ((state >> 3 & 1) == 0)
 		return 0;
 	if (width != 1 && width != 2 && width != 4)

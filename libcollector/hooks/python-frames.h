@@ -48,10 +48,10 @@ struct python_memory {
 	bool is_direct; /* the thread holds the interpreter's lock, so its frames can be loaded */
 	bool may_call;
 	/* The ranges that the last walk without the lock read, in its order. They are likely to be
-	 * needed again, and are read at once. */
+	 * needed again, so one system call reads them all. */
 	uint32_t n_ranges, n_used; /* n_used: used by this walk */
 	uint32_t n_valid;          /* number of ranges that were read */
-	uint32_t n_read;           /* number of bytes in the used ranges */
+	uint32_t n_read;           /* offset in `bytes` of the next range */
 	struct iovec ranges[PYTHON_RANGES];
 	uint8_t bytes[PYTHON_RANGES * 96];
 };

@@ -75,8 +75,7 @@ static void open_file(const struct files_image *image, struct files_answer *answ
 	answer->error = image->careful ? EACCES : ENOENT;
 }
 
-/* Acts as the worker for memory usage. Hangs at process 2 unless the request says to read that
- * process bare. */
+/* Acts as the worker for memory usage. Hangs at process 2 unless bare_pid of the request is 2. */
 static void read_memory_usage(const struct files_snapshot *snapshot, int memfd,
 			      struct files_answer *answer)
 {

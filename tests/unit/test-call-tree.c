@@ -44,7 +44,8 @@ static uint32_t n_told, n_records;
 static const uint32_t never_ended;
 static struct self_unwind own;
 static uint32_t n_unread;
-static uint64_t expected_inode; /* inode of the image that calls the caller of see(); 0: any */
+/* inode of the image of the function that calls see()'s caller; 0: any */
+static uint64_t expected_inode;
 static uint32_t expected_kind = RING_FRAME_RETURN;
 static uint64_t pcs[SELF_UNWIND_MAX_FRAMES];
 

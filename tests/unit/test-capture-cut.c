@@ -243,8 +243,8 @@ static bool append_twice(const struct bytes *bytes, int fd, size_t size, size_t 
 	       CHECK(bytes_of(fd, &after)) && CHECK(memcmp(after.data, bytes->data, size) == 0);
 }
 
-/* Without an index and undamaged checkpoints from before the append, a reader must find all chunks
- * by going from header to header. */
+/* Damages every checkpoint from before the append, and writes no index, so that a reader must find
+ * all chunks by going from header to header. */
 static bool walk(const struct bytes *bytes, size_t cut, struct seen there)
 {
 	CLEANUP_CLOSE int fd = file_of(bytes->data, cut);

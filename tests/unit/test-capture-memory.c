@@ -212,7 +212,8 @@ static void many_chunks(void)
 	compare(do_verify, &many);
 }
 
-/* Scans unfinished captures by their checkpoints, or without them if the first one is damaged. */
+/* Scans unfinished captures by their checkpoints; then, with the first one damaged, without
+ * them. */
 static void many_crashed(void)
 {
 	make(&crashed, SMALL_CHUNKS, LARGE_CHUNKS, LARGE_CHUNKS * CHUNK_BYTES);

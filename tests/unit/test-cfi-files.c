@@ -12,7 +12,8 @@
 #include <glob.h>
 #include <sys/stat.h>
 
-/* Checks that no row differs, and that our rules cannot express at most one in `one_in` rows. */
+/* Checks that no row differs or is refused, and that at most one in `one_in` rows cannot be
+ * expressed by our rules. */
 static void check_count(const struct rows_count *count, size_t one_in)
 {
 	rows_print(count);

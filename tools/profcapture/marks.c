@@ -85,7 +85,8 @@ static void add_span(const struct span *span, void *data)
 	}
 }
 
-/* Sorts by total duration, then count, then name. Two series are never equal. */
+/* Orders by total duration and count, largest first, then by group and name. Two series are never
+ * equal. */
 COMPARE_AT(compare_series, struct series, ORDER(b->durations.total_ns, a->durations.total_ns),
 	   ORDER(b->count, a->count), g_strcmp0(a->group, b->group), g_strcmp0(a->name, b->name),
 	   ORDER(a->instants, b->instants))

@@ -571,7 +571,8 @@ static bool read_ends(struct leaks *leaks, bool *ret_broken, GError **error)
 				      found_leak, leaks, ret_broken, error);
 }
 
-/* Returns whether the segment may have rows of heaps without a usable last mark. */
+/* Returns whether rows of the segment must be read: it has no heap, or one that is_read does not
+ * skip. */
 static bool has_open_heap(const struct leaks *leaks, uint32_t segment)
 {
 	const struct memory_heaps *heaps = &leaks->memory->heaps;

@@ -316,7 +316,7 @@ static void describe_timeline(const struct memory *memory, GString *text)
 
 	if (n == 0)
 		return;
-	/* There are more points than columns, so a column shows the maximum of its points. */
+	/* A column shows the maximum of its points. */
 	for (guint i = 0; i < n; i++) {
 		double *value = &values[(uint64_t)i * SPARKLINE_COLUMNS / n];
 

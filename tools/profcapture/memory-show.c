@@ -69,8 +69,8 @@ static void set_sum(struct memory_counts *counts, const struct memory_sum *sum)
 	counts->leaked_blocks = counts->live_blocks = sum->blocks;
 }
 
-/* Lists functions: in a summary, all that allocate; in other views, those with nonzero sums. Text
- * omits functions whose callees alone have sums. */
+/* Lists functions with nonzero sums; in a summary, all that allocate. With by_caller, lists only
+ * sites with sums of their own; in a summary, those with leaks too. */
 static void list_functions(struct memory *memory)
 {
 	const struct functions *functions = memory->tree.functions;
@@ -908,7 +908,8 @@ const char *memory_next_view(const struct memory *memory)
 								     : "--peak";
 }
 
-/* A process that did not register sent nothing that could be counted as lost. */
+/* Mentions processes that did not register, because they sent nothing that could be counted as
+ * lost. */
 static void print_losses(const struct memory *memory, const struct process_rows *processes,
 			 struct out *out)
 {

@@ -68,7 +68,7 @@ struct memory_query {
 };
 extern const struct memory_query memory_queries[MEMORY_VIEWS];
 
-/* Entry points of allocation, the members of "calls" in JSON. */
+/* Functions that allocate or free, the members of "calls" in JSON. */
 enum {
 	MEMORY_CALL_FREE = PROF_ALLOC_KINDS,
 	MEMORY_CALL_FREE_NULL = MEMORY_CALL_FREE + PROF_FREE_KINDS,
@@ -143,7 +143,8 @@ struct memory {
 		no_fold;
 	struct units_time at;
 	struct units_range diff;
-	uint64_t threshold; /* maximum of other allocations in a temporary block's life; default: */
+	/* maximum of other allocations in a temporary block's life; default: MEMORY_THRESHOLD */
+	uint64_t threshold;
 #define MEMORY_THRESHOLD 1
 	uint64_t within_ns; /* UINT64_MAX: use the threshold */
 	GPtrArray *suppression_files, *through;
@@ -269,7 +270,7 @@ bool memory_read_warnings(struct memory *memory, GError **error);
 
 /* Fills in memory->about. Must be called after all rows are read. */
 void memory_describe(struct memory *memory);
-/* These return why a process has no heap, and the process's name; or NULL. */
+/* Return the reason why a process has no heap, and the process's name; NULL: none. */
 static inline const char *memory_excluded(const struct memory *memory, uint32_t process)
 {
 	return g_array_index(memory->about, struct memory_about, process).excluded;
@@ -292,7 +293,7 @@ bool memory_print_verdict(const struct memory *memory, struct out *out);
 void memory_print_warnings(const struct memory *memory, struct out *out);
 void memory_append_sentences(const struct memory *memory, GString *text);
 void memory_print_runtime(const struct memory *memory, struct out *out);
-/* These return a number as text, which is kept until memory_done(); a share has no percent sign. */
+/* Return a number as text, which is kept until memory_done(); a share has no percent sign. */
 const char *memory_count_text(const struct memory *memory, double count);
 const char *memory_bytes_text(const struct memory *memory, double bytes);
 const char *memory_blocks_text(const struct memory *memory, double blocks);

@@ -59,7 +59,8 @@ static bool get_library_reason(const struct process *process, enum engine_exclud
 		if (pages < CONTROL_N_REASONS)
 			reason = (enum control_reason)pages;
 	}
-	/* Programs give the reason as a number of pages of CONTROL_REASON_PAGE bytes. */
+	/* The reason is a number of pages of CONTROL_REASON_PAGE bytes: see
+	 * libcollector/control.h. */
 	if (reason == CONTROL_REASON_NONE && sysconf(_SC_PAGESIZE) != CONTROL_REASON_PAGE)
 		reason = CONTROL_REASON_OTHER;
 	*ret_reason = reasons[reason];
@@ -161,7 +162,8 @@ static bool gives_rights(const struct process *process, const struct image *imag
 	return image->rights & MESSAGE_IMAGE_SETUID && image->owner != process->uid;
 }
 
-/* Finds the reason. Returns false while the request for the program's file is unanswered. */
+/* Finds the reason why the process's allocations are not recorded. Returns false while the request
+ * for the program's file is unanswered. */
 static bool find_reason(const struct process *process, enum engine_excluded *ret_reason)
 {
 	const struct image *image = program_of(process);

@@ -516,7 +516,7 @@ static void add(struct heap_rows *rows, struct live_block *block, uint64_t prior
 		return;
 	}
 	block->label |= live_block_label(rows->last_number + 1, 0, 0);
-	/* If a block of a pause had this address, its end was lost. */
+	/* If a block that was allocated in a pause had this address, its end was lost. */
 	if (rows->passed.n > 0)
 		(void)live_blocks_remove(&rows->passed, block->address, &before);
 	if (!live_blocks_put(&rows->live, block, &before)) {

@@ -30,7 +30,7 @@ struct all_heaps {
 	bool is_paused;
 	bool is_switching; /* a pause begins or ends, and some processes lack the row for it */
 	uint64_t switch_ns;
-	uint32_t epoch; /* last epoch with checkpoints of all processes */
+	uint32_t epoch; /* last epoch at whose start all due checkpoints were written */
 	struct heap_listing listing;
 };
 

@@ -3,9 +3,9 @@
  * Memory usage - RSS and PSS of the processes whose allocations are recorded; the counters of
  * processes
  *
- * These are read ten times a second, PSS less often. RSS and PSS supplement the allocation records:
- * a process may use memory that no allocator reports, and keep memory that it has freed. The
- * counters are what the kernel counts for each target: bytes read and written, faults, threads,
+ * All values are read ten times a second, PSS less often. RSS and PSS supplement the allocation
+ * records: a process may use memory that no allocator reports, and keep memory that it has freed.
+ * The counters are those of the kernel for each target: bytes read and written, faults, threads,
  * descriptors. The kernel's sums continue across an exec, so each program of a process begins with
  * the last value of the program before; if the process began in the recording, its first program
  * begins with 0.
@@ -272,7 +272,7 @@ static void add_value(struct memory_usage *usage, struct process *process, unsig
 	g_array_append_val(usage->values, value);
 }
 
-/* Returns the sums of the process's pid. */
+/* Returns the sums of the process's pid; new ones if it has none, or those of another process. */
 static struct pid_sums *find_sums(struct memory_usage *usage, const struct process *process)
 {
 	gpointer pid = GINT_TO_POINTER(process->pid);
