@@ -669,7 +669,8 @@ PROF_PUBLIC PROF_MUST_CHECK int prof_writer_new(int fd, const struct prof_writer
  */
 PROF_PUBLIC PROF_MUST_CHECK int prof_writer_add_table(struct prof_writer *writer,
 						      const struct prof_table_def *def);
-/* Returns the first epoch number that the caller may use. Epochs never decrease through a file. */
+/* Returns the lowest epoch number that the caller may use. All epochs already in the file are
+ * lower. */
 PROF_PUBLIC uint32_t prof_writer_first_epoch(const struct prof_writer *writer);
 /*
  * Encodes, compresses and writes the block as one chunk; the block keeps its rows. Write a

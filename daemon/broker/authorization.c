@@ -69,7 +69,8 @@ static void on_kernel_password(const struct authority_reply *reply, void *data)
 	finish(data, reply->errors[0]);
 }
 
-/* Raw events, PMU terms and tracepoints are only for callers that may record other users. */
+/* Events without fixed names, such as raw events and tracepoints, are only for callers that may
+ * record other users. */
 static bool check_own_events(const struct options *options, GError **error)
 {
 	for (unsigned i = 0; i < options->n_events; i++) {

@@ -513,8 +513,8 @@ static uint32_t cut_merged(struct call_tree *tree, uint32_t n)
 	return n_outer + CALL_TREE_INNER;
 }
 
-/* Merges the native and the Python frames. If the Python frames cannot be placed, the first frame
- * is UNREADABLE. Returns the number of frames. */
+/* Merges the native and the Python frames. If the Python frames cannot be read or placed, the first
+ * frame is UNREADABLE. Returns the number of frames. */
 static uint32_t merge(struct call_tree *tree)
 {
 	struct python_chain *chain = &tree->python;

@@ -50,7 +50,8 @@ static void prepare(void)
 		heap_next_find_mappings();
 }
 
-/* Returns false for mappings that a foreign allocator makes during a call. */
+/* Returns whether to record a mapping. Those that a foreign allocator makes during a call are
+ * not. */
 static bool is_recorded(void)
 {
 	return (heap_mode & HEAP_MAPPINGS) &&

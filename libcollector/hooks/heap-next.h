@@ -53,7 +53,7 @@ extern struct heap_next heap_next __attribute__((visibility("hidden")));
  * or while another thread sets up: use the pool then. */
 bool heap_next_prepare(void);
 /* Sets what is recorded from the next registration on. `settings`: the value of PROF_MEMORY.
- * Returns false if nothing can be recorded. */
+ * Returns false if nothing is requested or can be recorded. */
 bool heap_next_choose(const char *settings);
 /* Sets heap_mode as the collector's state requires, and clears HEAP_ATTACH. */
 void heap_next_update_mode(void);

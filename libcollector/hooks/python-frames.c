@@ -30,8 +30,9 @@
 #include <link.h>
 #include <pthread.h>
 
-#define MAX_STEPS (8 * PYTHON_MAX_FRAMES) /* maximum number of frames that a walk examines */
-#define MAX_KEYS 1024u                    /* PTHREAD_KEYS_MAX of glibc */
+/* maximum number of frames that a walk with the lock examines */
+#define MAX_STEPS (8 * PYTHON_MAX_FRAMES)
+#define MAX_KEYS 1024u /* PTHREAD_KEYS_MAX of glibc */
 #define FRAME_BYTES 112u
 #define CODE_BYTES 160u
 #define MAX_NAME 511u
@@ -257,9 +258,9 @@ static bool fail(struct python_walk *walk)
 	return false;
 }
 
-/* Returns whether an activation (3.11's _PyCFrame) can be at this address: on the thread's stack,
- * or in the thread's state. An activation that longjmp() left may be on a stack that was
- * unmapped. */
+/* Returns whether an activation (3.11's _PyCFrame) can be at this address: with `is_direct`, only
+ * on the thread's stack or in the thread's state. An activation that longjmp() left may be on a
+ * stack that was unmapped. */
 static INLINE bool is_activation(const struct python_walk *walk, bool is_direct, uint64_t at)
 {
 	return !is_direct || at - walk->thread < STATE_BYTES ||
@@ -354,7 +355,7 @@ static INLINE bool identify(struct python_walk *walk, bool is_direct, struct pyt
 	return true;
 }
 
-/* Reads one frame. Returns false at the end. */
+/* Reads one frame. Returns false at the end, or if the list is unreadable. */
 static INLINE bool step(struct python_walk *walk, bool is_direct)
 {
 	const struct interp_cpython *layout = python_interpreter.layout;
@@ -466,7 +467,8 @@ void python_walk(struct python_chain *chain, const struct python_stack *stack, b
 
 /* ---- Code objects ---------------------------------------------------------------------------- */
 
-/* Measures a str object. Returns the number of bytes. */
+/* Measures a str object. Returns the number of its bytes to copy; 0: none, or they cannot be
+ * read. */
 static uint16_t measure_text(struct python_memory *memory, uint64_t object, size_t max,
 			     uint64_t *ret_at, uint8_t *ret_width, bool *ret_is_cut)
 {

@@ -50,7 +50,7 @@ struct python_memory {
 	/* The ranges that the last walk without the lock read, in its order. They are likely to be
 	 * needed again, so one system call reads them all. */
 	uint32_t n_ranges, n_used; /* n_used: used by this walk */
-	uint32_t n_valid;          /* number of ranges that were read */
+	uint32_t n_valid;          /* number of ranges that were read ahead */
 	uint32_t n_read;           /* offset in `bytes` of the next range */
 	struct iovec ranges[PYTHON_RANGES];
 	uint8_t bytes[PYTHON_RANGES * 96];
@@ -58,7 +58,7 @@ struct python_memory {
 
 struct python_chain {
 	struct python_memory memory;
-	uint32_t n; /* 0: the thread executes no Python function */
+	uint32_t n; /* 0: the thread executes no Python function, or is_unreadable */
 	bool is_cut;
 	bool is_unreadable; /* the frames could not be read, or contradict themselves */
 	uint64_t hash;      /* hash of all frames */

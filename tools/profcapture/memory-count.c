@@ -106,7 +106,7 @@ static uint32_t caller(const struct memory *memory, const struct memory_event *e
 	return memory_entity_of(memory, &block);
 }
 
-/* Returns the row that a released block is counted in. */
+/* Returns the row in which the release of a block is counted; MEMORY_NOBODY: none. */
 static uint32_t releaser(struct count *count, const struct memory_event *event,
 			 const struct memory_live *live)
 {
@@ -210,7 +210,7 @@ static void ended(const struct memory_live *live, void *data)
 	change(data, live, -1, true);
 }
 
-/* Returns the entry point that was called; MEMORY_CALLS: no call, or one of an unknown kind. */
+/* Returns the function that was called; MEMORY_CALLS: no call, or one of an unknown kind. */
 static unsigned call_of(const struct memory_event *event)
 {
 	if (!event->is_free) {

@@ -331,7 +331,7 @@ bool heap_rows_run(struct heap_rows *rows, uint64_t time_ns)
 	return run_rest(rows, time_ns);
 }
 
-/* Writes the first row of the process. */
+/* Writes the process's first row, and in a pause a second one. */
 static void begin(struct heap_rows *rows, uint64_t time_ns)
 {
 	rows->has_begun = true;

@@ -95,7 +95,7 @@ static uint64_t part_bytes(uint32_t part)
 	return whole(part_blocks(part) * (uint64_t)sizeof(struct live_block));
 }
 
-/* Returns the bytes of all parts and tables. Part i has FIRST_BLOCKS << i blocks. */
+/* Returns the bytes of all parts, tables and `unused`. Part i has FIRST_BLOCKS << i blocks. */
 uint64_t live_blocks_bytes(const struct live_blocks *live)
 {
 	uint64_t n_blocks = (FIRST_BLOCKS << live->n_parts) - FIRST_BLOCKS,
@@ -231,7 +231,7 @@ static struct live_slot *find_slot(const struct live_blocks *live, struct live_s
 	return &slots[i];
 }
 
-/* Moves later entries that are not in their home slots into the gap. */
+/* Moves later entries into the gap, unless that would put them before their home slots. */
 static void close_gap(struct live_slot *slots, uint32_t n, uint32_t gap)
 {
 	for (uint32_t i = next_slot(n, gap); slots[i].block != 0; i = next_slot(n, i)) {

@@ -355,7 +355,7 @@ static void receive_item(struct memory_usage *usage, const struct snapshot_item 
 {
 	struct process *process = tasks_process(usage->tasks, item->pid);
 
-	/* By now the pid may belong to another program. */
+	/* A program that began after the reading may have the pid now. */
 	if (!process || process->begin_ns > item->time_ns)
 		return;
 	if (item->kind == SNAPSHOT_ROLLUP || item->kind == SNAPSHOT_STATM)

@@ -9,7 +9,8 @@ struct heap_rows;
  * of the block at its address), or a pause. */
 struct pending_alloc {
 	uint64_t due_ns;
-	uint64_t time_ns;       /* time of the event; orders events with the same due_ns */
+	/* time of the event; orders blocks, or pauses, that have the same due_ns */
+	uint64_t time_ns;
 	struct heap_rows *rows; /* NULL: begins or ends a pause */
 	bool is_paused;
 	bool is_second; /* must not be deferred again */
