@@ -268,8 +268,7 @@ static void test_epochs(void)
 	pair_done(&pair);
 }
 
-/* If the ring has no room for a node, call_tree_get() returns 0, and a later call sends the
- * node. */
+/* If the ring has no room for a node, call_tree_get() returns 0. Later calls send nodes again. */
 static void test_full(void)
 {
 	struct walk_registers caller;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/broker/control.c: this process makes every kind of invalid connection.
+ * Checks of daemon/broker/control.c with valid and invalid connections.
  */
 #include "daemon/broker/control.h"
 #include "tests/unit/test.h"
@@ -395,7 +395,7 @@ static void test_full(void)
 	}
 }
 
-/* The sender of a message has exited. */
+/* A hello whose sender has exited is refused. */
 static void test_dead(void)
 {
 	struct control *control = control_new_private();

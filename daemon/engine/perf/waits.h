@@ -54,8 +54,9 @@ void waits_drop(struct waits *waits, struct thread *thread);
 void waits_lose_switches(struct waits *waits, uint64_t until_ns);
 /* Called when the thread was woken, or runs. Must be called before switches.h changes its state. */
 void waits_end(struct waits *waits, struct thread *thread, uint64_t time_ns);
-/* Writes the rows of ended waits that need not be held for a better stack any longer; with
- * UINT64_MAX, of all ended waits. Call it in each round, before an epoch ends, and at the end. */
+/* Writes the rows of ended waits in order, up to the first one whose stack is pending or is held
+ * for a better one. With UINT64_MAX, none is held. Call it in each round, before an epoch ends, and
+ * at the end. */
 void waits_write(struct waits *waits, uint64_t now_ns);
 /* Ends all waits, at the end of the recording. */
 void waits_end_all(struct waits *waits, uint64_t time_ns);
