@@ -8,8 +8,8 @@
  *
  * Writing: rows are collected in a block (one table, one thread at a time) and a writer turns a
  * block into one chunk. Blocks and writers are separate so that one thread can collect while
- * another encodes. Reading: a reader is immutable after open and may be shared by threads; cursors
- * and dictionaries are per thread. A stream reads a capture that is being written.
+ * another encodes. Reading: after open, threads may share a reader; cursors and dictionaries are
+ * per thread. A stream reads a capture that is being written.
  *
  * Every int function returns 0, a negative errno, or a positive enum prof_status. No function
  * prints, aborts or exits. Out-parameters (ret_*) are unchanged on failure.

@@ -10,7 +10,8 @@
  * Promises:
  * - in a prefix, exactly the complete chunks are readable [prefixes]
  * - no row is lost by a flip in the file header, a checkpoint, the index or the trailer [flips_*]
- * - a flip in a chunk loses that chunk's rows, which are counted, and no others [flips_*]
+ * - a flip in a chunk loses at most all rows of that chunk; they are counted, unless the chunk's
+ *   header is bad and there is no index [flips_*]
  * - a lost dictionary chunk leaves ids unresolved, and has no other effect [lost_names]
  * - verify and a scan notice every flip, also in padding [flips_*]
  * - a reader counts a lost chunk once, even if scan, cursor, dictionary and check all find it

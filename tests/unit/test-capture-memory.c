@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Memory for reading and writing does not grow with the capture
+ * Memory for reading and writing does not grow with the bytes, and little with the chunks
  *
  * Captures of 8 and of 64 MiB, and of 8,000 and of 64,000 chunks, are written, scanned and verified
  * by children, whose peak resident memory is compared. Not run with sanitizers, because they keep

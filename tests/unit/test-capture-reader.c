@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of whole captures: readers find the written rows, whatever happened to the file meanwhile.
+ * Checks of which rows readers find in complete, crashed, cut, damaged and appended captures.
  */
 #include "config.h"
 
@@ -16,8 +16,8 @@
 
 #define ROWS 300u
 #define CHUNK_ROWS 40u
-/* Distance between the positions at which a capture is cut or damaged. Near the headers at both
- * ends, every byte is tried. */
+/* Distance between the positions at which a capture is cut or damaged. Near the start of the file
+ * (for damage, also near its end), every position is tried. */
 #define STRIDE ((off_t)(127 * test_stride(PROF_SANITIZED ? 47 : 8)))
 
 static const struct prof_segment segment = { .boot_id = { 1, 2, 3 },

@@ -8,7 +8,7 @@
  * - results do not depend on the size of reads, and no call blocks [pieces]
  * - only the requested tables are returned [tables]
  * - a prefix of a capture is read up to its last complete chunk; other input is refused [prefixes]
- * - a flipped bit loses its chunk or ends the stream; no wrong row is returned [flips]
+ * - a flipped bit loses at most its chunk, or ends the stream; no wrong row is returned [flips]
  * - a stream waits for the rest of a chunk, but ends at a chunk that claims more bytes than the
  *   format allows [sizes]
  */
@@ -113,7 +113,7 @@ static int by_stream(const void *data, size_t size, uint64_t tables, struct seen
 	return r;
 }
 
-/* Writes two segments with epochs, texts, lists, and chunks of many groups. */
+/* Writes two segments with epochs, texts and lists. With ROWS rows, a chunk has several groups. */
 static void build(struct build *build, unsigned rows)
 {
 	static const uint64_t ids[] = { 7, 8, 9 };
@@ -250,7 +250,6 @@ static void flips(void)
 		CHECK(r == PROF_END || r == PROF_DAMAGED);
 		for (unsigned table = 1; table < BUILD_TABLES; table++)
 			CHECK(seen.rows[table] <= whole.rows[table]);
-		/* if nothing was lost, every row must be right */
 		if (r == PROF_END && seen.lost == 0)
 			CHECK(memcmp(seen.sums, whole.sums, sizeof(seen.sums)) == 0);
 		data[bit / 8] ^= (uint8_t)(1u << bit % 8);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Many threads can share a reader, because it is immutable; CI runs this under ThreadSanitizer
+ * Many threads can share a reader; CI runs this under ThreadSanitizer
  *
  * Eight threads share a reader. Each scans every table with its own cursors, loads dictionaries and
  * checks chunks. The results must equal those of a single thread.

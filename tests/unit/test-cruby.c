@@ -156,7 +156,7 @@ static void test_texts(void)
 	CHECK_INT(strlen(text.name), 3 * INTERP_MAX_NAME + 3);
 	code.family = INTERP_FAMILIES;
 	CHECK(!parse_ruby(&code, &text));
-	/* a name longer than INTERP_RUBY_OWNER leaves no room for a class's name */
+	/* a name of INTERP_RUBY_OWNER or more bytes leaves no room for a class's name */
 	code.family = INTERP_RUBY;
 	code.owner_bytes = 1;
 	CHECK(!parse_ruby(&code, &text));
