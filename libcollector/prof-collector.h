@@ -7,8 +7,8 @@
  * which finds the library at run time.
  *
  * A program is recorded if profctl started it or one of its ancestors (PROF_CONTROL is in the
- * environment), or after prof_collector_connect(). Otherwise every function returns at once and
- * does nothing: prof_collector_enabled() is one load.
+ * environment), or after prof_collector_connect(). Otherwise every function that records returns at
+ * once and does nothing: prof_collector_enabled() is one load.
  *
  * All functions may be called from any thread, from signal handlers, and in children of fork() and
  * vfork(), unless stated otherwise. Functions that return bool return true if the record was
@@ -199,7 +199,8 @@ PROF_PUBLIC bool prof_thread_set_name(const char *name);
 
 /* ---- For <prof/mark.h> ----------------------------------------------------------------------- */
 
-/* All functions above. New functions are added at the end; `bytes` shows which ones exist. */
+/* All functions above except prof_collector_connect() and prof_collector_no_syscalls(). New
+ * functions are added at the end; `bytes` shows which ones exist. */
 struct prof_collector_table {
 	size_t bytes;
 	const uint32_t *state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Collector - the functions of prof-collector.h
+ * Collector - the functions of prof-collector.h, except those of JITs (jit.c) and the recorder
  *
  * Each function builds a message from its arguments and writes it. Counters belong to the process:
  * their values are summed in its memory, so that threads can share a counter. Each ring's owner

@@ -136,7 +136,7 @@ static void test_nonsense(void)
 	done(&fixture);
 }
 
-/* After a fork, a child has its parent's names until it reports others. */
+/* After a fork, a child has the names that its parent had then, until it reports others. */
 static void test_fork(void)
 {
 	struct fixture fixture;
