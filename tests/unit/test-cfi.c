@@ -476,7 +476,7 @@ static void test_prefixes(void)
 	build_x86_cie(&b);
 	build_fde(&b, START, SIZE, BYTES(OP_ADVANCE1, 1, OP_DEF_CFA_OFFSET, 16));
 	for (size_t n = 0; n <= b.n; n++) {
-		CLEANUP_FREE uint8_t *copy = malloc(n + 1);
+		CLEANUP_FREE uint8_t *copy = malloc(MAX_OF(n, (size_t)1));
 		struct builder prefix = b;
 
 		REQUIRE(copy != NULL);
