@@ -28,7 +28,7 @@ struct interp_cpython {
 	__u16 runtime_current; /* the state of the thread that holds the GIL; ABSENT from 3.12 on */
 	__u16 thread_id;       /* in the thread's state: its pthread_self() */
 	__u16 thread_frame;    /* innermost frame; ABSENT: use thread_cframe */
-	__u16 thread_cframe;   /* innermost activation, which has the innermost frame */
+	__u16 thread_cframe;   /* innermost activation, which points to the innermost frame */
 	__u16 cframe_frame, cframe_previous;
 	__u16 frame_previous, frame_code, frame_position;
 	__u16 frame_owner;    /* from 3.11 on */

@@ -14,8 +14,8 @@
 
 #include <assert.h>
 
-/* Names have at most PROF_MAX_NAME bytes, so decoding allocates at most a pointer and a NUL for
- * each encoded length. */
+/* The encoded length of a name is one byte. Besides the name, decoding allocates at most a pointer
+ * and a NUL for it. */
 static_assert(PROF_MAX_NAME < 256 && PROF_MAX_ENUM < 256, "lengths are bytes");
 
 /* The rest of the encoded schema. `bad`: it is invalid, or ended too early. */

@@ -108,8 +108,7 @@ const char *const *event_names(void)
 	return names;
 }
 
-/* Returns whether the name has only characters that perf, sysfs and tracefs use. Such a name cannot
- * change the directory of a path. */
+/* Such a name cannot leave the directory that it is appended to. */
 static bool name_is_plain(const char *name)
 {
 	if (*name == '\0' || *name == '.')
@@ -222,7 +221,8 @@ static bool parse_raw(const char *name, struct event *event)
 	return true;
 }
 
-/* Parses the letters after the last colon of an event. Returns false if they are not modifiers. */
+/* Parses an event's modifiers. Returns false if there are none, or if a letter is not a
+ * modifier. */
 static bool parse_modifiers(const char *letters, struct event *event)
 {
 	bool user = false, kernel = false;

@@ -62,7 +62,7 @@ static int print_nothing(enum libbpf_print_level level, const char *format, va_l
 	return 0;
 }
 
-/* Returns what keeps this process from loading programs. */
+/* Returns why this process may not load programs. */
 static const char *missing_right(void)
 {
 	const uint32_t needed = CAP_TO_MASK(CAP_BPF) | CAP_TO_MASK(CAP_PERFMON);
@@ -407,7 +407,7 @@ bool interpreters_attach_sleeps(struct interpreters *interpreters, uint64_t trac
 			   ERRNO_TEXT(errno));
 }
 
-/* Field 28 of /proc/PID/stat. */
+/* Reads field 28 of /proc/PID/stat: startstack. */
 uint64_t interpreters_start_stack(int32_t pid)
 {
 	g_autofree char *path = g_strdup_printf("/proc/%d/stat", pid);

@@ -31,7 +31,7 @@ struct types {
 struct structure {
 	struct btf_type *type;
 	const char *name;
-	size_t length; /* length of `name`, without the suffix */
+	size_t length; /* length of `name`, without SUFFIX */
 };
 
 /* A structure or union without a name, in a structure of the kernel. */

@@ -5,7 +5,7 @@
 #include "daemon/broker/engine.h"
 #include "daemon/broker/images.h"
 
-/* The engine's requests whose answers may block. */
+/* Handles the engine's requests that may block, in another process. */
 struct requests;
 
 struct requests_options {
@@ -16,7 +16,7 @@ struct requests_options {
 	bool stacks;            /* the engine may request stacks of threads */
 	const int32_t *targets; /* borrowed by requests_new() */
 	unsigned n_targets;     /* 0: the whole system */
-	/* Called if a request failed that the engine needs in order to continue. */
+	/* Called if a request that the engine needs has failed. */
 	void (*failed)(const GError *error, void *data);
 	void (*warning)(const char *code, const char *text, void *data);
 	void *data;

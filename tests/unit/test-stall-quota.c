@@ -170,7 +170,7 @@ static void test_full(void)
 	pass(31);
 }
 
-/* Ending a helper that is no longer needed does not count as a hang. */
+/* Ending a worker that is no longer needed does not count as a hang. */
 static void test_reap(void)
 {
 	for (unsigned i = 0; i < 6; i++) {

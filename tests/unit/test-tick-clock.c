@@ -129,8 +129,8 @@ static void test_same(void)
 	tick_clock_free(clock);
 }
 
-/* Converts values that no counter has, and values of a counter that restarts, as after a
- * suspend. */
+/* Converts values that the counter cannot have had, and values of a counter that restarts, as after
+ * a suspend. */
 static void test_any(void)
 {
 	struct machine machine;

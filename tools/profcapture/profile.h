@@ -153,7 +153,7 @@ bool profile_is_weighted(const struct profile *profile);
 void profile_print_sum(const struct profile *profile, struct out *out);
 /* Prints "; also recorded: page-faults (--event NAME)" if there are other events. */
 void profile_print_other_events(const struct profile *profile, struct out *out);
-/* Prints for how much of the waiting time the stack is known, unless it is known for all. */
+/* Prints the share of the waiting time whose stacks are known, unless all are known. */
 void profile_print_wait_stacks(const struct profile *profile, struct out *out);
 /* Returns the number of samples in threads whose interpreted functions were to be recorded. */
 uint64_t profile_interpreted(const struct profile *profile);

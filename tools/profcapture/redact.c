@@ -7,7 +7,7 @@
 
 static const char user_text[] = "USER", host_text[] = "HOST";
 /* for hosts that are known only from addresses: many are services whose name is also a common word;
- * distinguished from host_text by its address */
+ * distinguished from host_text by its pointer */
 static const char address_host_text[] = "HOST";
 
 #define LONGEST_NAME 64u /* maximum length of a host name */

@@ -474,7 +474,7 @@ static bool is_hot(const void *data, size_t row)
 	return report_percent(rows->report, line_at(rows, row)->count.self) >= HOT_PCT;
 }
 
-/* Computes what depends on all shown rows. */
+/* Prepares the labels, titles and scales, which depend on all shown rows. */
 static void prepare_text(struct report_rows *rows)
 {
 	const struct report *report = rows->report;

@@ -3,7 +3,7 @@
  * Report-tree - the call tree: from the roots to their callees, or from the hottest functions to
  * their callers
  *
- * JSON has every frame. Text is folded (cct-fold.h) unless --no-fold is given.
+ * JSON is not folded. Text is folded (cct-fold.h) unless --no-fold is given.
  */
 #include "config.h"
 

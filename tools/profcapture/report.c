@@ -553,9 +553,9 @@ static bool refuse_several(const struct report *report, GHashTable *names, GErro
 			     report->profile.focus, g_hash_table_size(names), list->str);
 }
 
-/* Counts the callers and callees of the selected function, or of the only best match for a part of
- * its name. If the first run has also counted weaker matches, a second run counts the best
- * alone. */
+/* Counts the callers and callees of the selected function. If only a part of a name is given,
+ * selects the function that matches best, and fails if several match equally well. If the first run
+ * also counted weaker matches, a second run counts only the best one. */
 static bool count_focus(struct report *report, GError **error)
 {
 	struct profile wanted;
@@ -642,8 +642,8 @@ static bool report_run(struct report *report, const char *file, GError **error)
 	return report->times && (!is_text || !is_whole(report) || report_read_waits(report, error));
 }
 
-/* Fails if the options select none of the recorded samples or waits. If the capture has no samples
- * at all, that is an answer for the metric cpu, but a failure for the others. */
+/* Fails if the options select none of the recorded samples or waits. For the metric cpu, a capture
+ * without samples is not a failure. */
 static bool check_found(const struct report *report, GError **error)
 {
 	const struct reader *reader = &report->reader;

@@ -186,7 +186,8 @@ static enum ring_fault add_calls(struct alloc_decoder *decoder, const struct rin
 		if (frames[i].kind &
 		    ~(RING_FRAME_RETURN | RING_FRAME_NO_FILE | RING_FRAME_CUT | RING_FRAME_CODE))
 			return RING_FAULT_PAYLOAD;
-	/* The writer abandoned this record, so it has no contents. */
+	/* The library never sends 0, which is not a node: an abandoned record is a pad or a
+	 * string. */
 	if (calls->first == 0)
 		return RING_FAULT_NONE;
 	if (calls->parent) {

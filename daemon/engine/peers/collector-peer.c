@@ -87,7 +87,7 @@ static void drop_producer(struct peer_ring *ring)
 		return;
 	claim = g_hash_table_lookup(ring->peer->claims,
 				    GUINT_TO_POINTER(collector_producer_tid(producer)));
-	/* A ring of sysprof's has no claim: its frames name the writer. */
+	/* A sysprof ring has no claim: its frames name the writer. */
 	if (claim && --claim->n_rings == 0)
 		g_hash_table_remove(ring->peer->claims,
 				    GUINT_TO_POINTER(collector_producer_tid(producer)));
@@ -328,7 +328,7 @@ static uint8_t *make_room(struct peer_ring *ring, size_t n)
 	return chunk->bytes;
 }
 
-/* Accounts n bytes that were copied to the end of the queue. */
+/* Counts n bytes that were copied to the end of the queue. */
 static void append(struct peer_ring *ring, size_t n)
 {
 	struct peer_queue *queue = &ring->queue;
@@ -368,7 +368,8 @@ size_t peer_ring_put(struct peer_ring *ring, enum ring_type type, uint64_t time_
 	return item.bytes;
 }
 
-/* Moves from the end of the first chunk to the next one. */
+/* Frees the first chunk, which has no more records. Keeps it if it is the last and not too
+ * large. */
 static void leave_chunk(struct peer_ring *ring)
 {
 	struct peer_queue *queue = &ring->queue;

@@ -170,7 +170,8 @@ void peer_free_spare(struct collector_rows *rows);
 /* Does not block. Returns false if the answer was not sent; the connection is then useless. */
 bool peer_answer(struct peer *peer, enum control_status status, uint64_t session, int arena_fd);
 enum peer_message { PEER_NOTHING, PEER_REQUEST, PEER_CLOSED };
-/* Returns the next request of the process. */
+/* Receives the next request. PEER_CLOSED: the connection was closed or has sent something
+ * invalid. */
 enum peer_message peer_receive(struct peer *peer, struct control_request *ret_request);
 /* Returns whether the peer has closed its connection. Its pid may then belong to another process,
  * or exec may have replaced the program. */
@@ -221,7 +222,7 @@ static inline struct collector_producer *peer_ring_producer(const struct peer_ri
 {
 	return ring->queue.spans[ring->queue.first].producer;
 }
-/* Called when the oldest record was skipped. Releases the producer and the chunk that the next
+/* Called when the oldest record has changed. Releases the producer and the chunk that the next
  * record does not use, and skips pads. Returns the number of bytes of these pads. */
 size_t peer_ring_advance(struct peer_ring *ring);
 /* Skips the oldest record and the pads after it. Returns the number of skipped bytes. */

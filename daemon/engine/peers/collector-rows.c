@@ -4,9 +4,9 @@
  * counter_value and jit; passes allocations to the alloc decoder
  *
  * The ring's reader has checked that a record is whole; the contents are what the process claims.
- * The producer numbers its strings and counters. Each string or counter gets an id in the capture
- * when an epoch first uses it. Counters of one process with the same group, name, unit and kind are
- * one counter, whichever thread defines them.
+ * The producer numbers its strings and counters. A string gets an id in the capture in each epoch
+ * that uses it; a counter keeps its id. Counters of one process with the same group, name, unit and
+ * kind are one counter, whichever thread defines them.
  * The process itself reports thread numbers, so each is checked to be a thread of that process. For
  * a process in another PID namespace, only the pid is known in both namespaces. Each other thread
  * gets a separate row, with its tid in that namespace, until /proc shows which thread it is.
@@ -27,7 +27,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#define MAX_OPEN_LOGS 4 /* maximum number of logs with missing parts in a ring */
+#define MAX_OPEN_LOGS 4 /* logs of a producer that may lack parts */
 #define SMALL_TEXT 64u
 #define N_RECENT 16u /* texts of a producer that are found without a hash lookup */
 
@@ -449,8 +449,9 @@ static enum ring_fault add_mark(struct collector_producer *producer,
 
 /* ---- Logs ------------------------------------------------------------------------------------ */
 
-/* Returns the open log that this record belongs to; NULL if the record is a whole log, or the last
- * part of a log that was dropped. If all slots are in use, drops the oldest open log. */
+/* Returns the open log that this record belongs to. If there is none and more parts follow, opens
+ * one; if all slots are in use, drops the oldest open log for it. Returns NULL if the record is a
+ * whole log, or the last part of a dropped one. */
 static struct open_log *find_log(struct collector_producer *producer, const struct ring_log *log,
 				 bool more, uint64_t time_ns)
 {
@@ -590,8 +591,8 @@ static GBytes *copy_text(const struct collector_producer *producer, uint32_t id,
 	return id ? g_bytes_new(text->bytes->data, text->bytes->len) : g_bytes_new(NULL, 0);
 }
 
-/* Returns the process's counter with this definition, or a new one; NULL if there are too many.
- * Borrowed. */
+/* Returns the process's counter with this definition, or a new one; borrowed. NULL: no room for
+ * another. */
 static struct collector_counter *find_counter(struct collector_producer *producer,
 					      const struct ring_counter *defined, uint64_t time_ns)
 {
@@ -772,7 +773,8 @@ bool collector_producer_add(struct collector_producer *producer, const struct ri
 		return true;
 	if (adders[record->type] == add_allocation && !run_heap(producer, record->time_ns))
 		return false;
-	/* For allocations, heap-rows.c does this, for each thread that its rows name. */
+	/* For RING_ALLOC and RING_FREE_BLOCK, heap-rows.c does this, for each thread that its rows
+	 * name. */
 	if (record->type != RING_ALLOC && record->type != RING_FREE_BLOCK)
 		tasks_need(process->rows->tasks, producer->thread);
 	*ret_fault = adders[record->type](producer, record);

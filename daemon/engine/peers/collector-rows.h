@@ -24,11 +24,11 @@ struct collector_rows {
 	struct tasks *tasks;
 	struct loss_table *losses;
 	struct images *images;
-	/* Called when a frame first refers to a side-band image; may be NULL. */
+	/* Requests the file of a side-band image that a producer announced; may be NULL. */
 	void (*request_image)(struct image *image, const struct mapping *mapping, int32_t pid,
 			      void *data);
 	void *request_data;
-	uint64_t text_bytes; /* bytes of strings and stacks */
+	uint64_t text_bytes; /* sum of text_bytes of all processes */
 	uint32_t n_images;
 	struct image *lost_image;   /* for frames of unannounced images; NULL: not needed yet */
 	struct image *cut_image;    /* for missing callers of a frame; NULL: not needed yet */

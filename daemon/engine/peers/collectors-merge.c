@@ -5,9 +5,9 @@
  * Each drain of a ring reports a time before which the ring adds no records. Rows are written up to
  * the earliest of these times, but not beyond the time that the side band has reached, because the
  * thread of a record must be known before its row.
- * A drain is due when a doorbell rings, when a ring was more than a third full at the last drain,
- * and in each round of the session. So idle processes cause no additional wake-ups. Rings without
- * doorbells are polled.
+ * A drain is due when a doorbell rings, soon after a drain that found a ring more than a third
+ * full, and in each round of the session. So idle processes cause no additional wake-ups. Rings
+ * without doorbells are polled.
  * The queues are bounded. When they are full, records of the processes that have queued the most
  * wait in their rings.
  * Invariants: (1) rows are in time order, or counted as late  [test-engine-collectors-rows: order]
@@ -29,7 +29,7 @@
 #define AHEAD 24u /* addresses that are prefetched together */
 #define NEAR_BYTES 256u
 #define FALSE_BELLS 16
-#define MAX_POLL_MS 4u /* rings without doorbells have room for what is written in this time */
+#define MAX_POLL_MS 4u /* maximum poll interval; rings without doorbells have room for that time */
 #define DEAF_NS (1000 * MS)
 #define TURN_BYTES (1u << 20) /* drained from one ring before the next ring */
 #define KEEP_UP_NS (2 * MS)

@@ -33,10 +33,9 @@
 #define UNCLAIMED_NS (1000 * MS)
 
 /* The sizes of a process's first arena; the smaller ones if all arenas together are large. A thread
- * starts with the smallest ring, which is enough for most threads, and moves from a full ring to
- * one of four times the size. In a lossless arena, the larger sizes get memory only when the
- * smaller ones are in use, because clearing all the memory is the largest cost of a short
- * process. */
+ * starts with the smallest ring, which is enough for most threads, and moves from a full ring to a
+ * larger one. In a lossless arena, the larger sizes get memory only when the smaller ones are in
+ * use, because clearing all the memory is the largest cost of a short process. */
 static const struct ring_arena_sizes usual_sizes = {
 	{ { 32u << 10, 32, 0 }, { 128u << 10, 8, 0 }, { 512u << 10, 4, 0 }, { 4u << 20, 1, 0 } },
 	.n_later = 2,

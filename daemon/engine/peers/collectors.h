@@ -10,9 +10,9 @@
 #define COLLECTORS_MAX_PEER_BYTES (UINT64_C(128) << 20) /* the arenas of a process */
 #define COLLECTORS_MAX_SYSPROF_BYTES \
 	(UINT64_C(1) << 30) /* limit for all sysprof rings; one process may use half of it */
-#define COLLECTORS_BUFFER_BYTES (64u << 10) /* small, to stay in caches until rows are written */
+#define COLLECTORS_BUFFER_BYTES (64u << 10) /* its records stay in caches until they are rows */
 #define COLLECTORS_MAX_QUEUED (UINT64_C(48) << 20) /* queued records of all processes */
-/* up to this many bytes, the records of a process are few */
+/* maximum size of the records of a process with few: see collectors_finish() */
 #define COLLECTORS_MODEST (COLLECTORS_MAX_QUEUED / 16)
 
 struct collectors_options {

@@ -8,7 +8,7 @@
 
 #define DOORBELLS_MAX 127 /* FUTEX_WAITV_MAX - 1 */
 
-/* A thread that sleeps on the doorbells of arenas, because epoll cannot. */
+/* A thread that waits for the doorbells of arenas, because epoll cannot wait for futexes. */
 struct doorbells;
 
 struct doorbell {

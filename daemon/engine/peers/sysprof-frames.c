@@ -28,7 +28,8 @@
 #define ARGUMENT_STRING 3u /* argument kind of struct ring_argument */
 #define N_SLOTS 256u
 
-/* String ids: the slots; the message, which each mark redefines; the name of its argument. */
+/* String ids: one for each slot, then the message of a mark, which each mark redefines, then the
+ * name of the mark's argument. */
 enum { STRING_SLOTS = 1, STRING_MESSAGE = STRING_SLOTS + N_SLOTS, STRING_ARGUMENT };
 
 struct slot {
@@ -201,7 +202,7 @@ static enum sysprof_result add_mark(struct sysprof_frames *frames,
 	begin_ns = positive(from->header.time_ns);
 	/* Times are below 2^63, so the sum of two cannot overflow. */
 	duration_ns = positive(from->duration_ns);
-	/* GTK's "mapped window" gives its start in microseconds. No real span is so old. */
+	/* GTK's "mapped window" gives its start in microseconds. No real span begins so early. */
 	is_span = from->duration_ns > 0 && begin_ns > (begin_ns + duration_ns) / 1000;
 	reach(frames, begin_ns + duration_ns);
 	if (begin_ns + duration_ns > frames->now_ns)

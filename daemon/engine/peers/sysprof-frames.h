@@ -30,7 +30,7 @@ void sysprof_frames_free(struct sysprof_frames *frames); /* NULL is allowed */
 
 enum sysprof_result {
 	SYSPROF_ADDED,   /* became a record, or was ignored */
-	SYSPROF_REFUSED, /* not converted: a type that is not recorded, or no room */
+	SYSPROF_REFUSED, /* some or all items were not converted: see ret_lost */
 	SYSPROF_END,     /* the thread has ended */
 	SYSPROF_BAD,     /* not a valid frame */
 };

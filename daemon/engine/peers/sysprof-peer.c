@@ -6,8 +6,8 @@
  * the command share, so an answer may reach another process that waits for one. So a ring belongs
  * to no process until its first frame names a pid. The process with this pid must have sent a
  * request; the kernel reports the sender. All later frames must be from this process. Frames are
- * read in order. After an invalid frame, which may come from two processes that write into one
- * ring, the remaining frames are dropped. After many invalid frames, or one of another process, the
+ * read in order. After a frame of invalid length, which may come from two processes that write into
+ * one ring, all unread bytes are skipped. After many invalid frames, or one of another process, the
  * ring is quarantined. The library drops frames that do not fit, without counting them: a full ring
  * is a loss of an unknown number of frames.
  * Invariants: (1) no frame of a process that sent no request becomes a row
@@ -135,7 +135,7 @@ static bool poll_ring(struct peer_arena *arena)
 	       fill > arena->sysprof->ring.size / 16;
 }
 
-/* Returns whether the ring's thread has ended and all its records have become rows. */
+/* Returns whether the ring's thread ended at least END_NS ago, and all its records are rows. */
 static bool is_done(const struct peer_arena *arena, uint64_t now_ns)
 {
 	uint64_t ended_ns = arena->sysprof->ended_ns;
@@ -178,7 +178,8 @@ static void add_frame(struct peer_arena *arena, const uint8_t *frame, size_t n_b
 		lose(arena, PROF_LOSS_RING_REFUSED, lost);
 }
 
-/* Adds frames until the first fault. Returns the number of bytes of the added frames. */
+/* Adds frames up to one of invalid length, or until the ring is quarantined. Returns the number of
+ * bytes of the added frames. */
 static size_t add_frames(struct peer_arena *arena, const uint8_t *buffer, size_t n, uint64_t now_ns)
 {
 	size_t at = 0, bytes;

@@ -129,7 +129,8 @@ bool session_add_cpu(struct session *session, struct channel_message *message, G
 	ring_merge_add_ring(&session->merge, &cpu->side_band, cpu, true);
 	if (!session_watch(session, cpu->side_band_fd, "a perf ring", error))
 		return false;
-	/* The broker keeps the ring mapped, so the ring exists without a mapping here. */
+	/* The broker keeps the sample rings mapped, so they can be mapped here later: see
+	 * session_start_sampling(). */
 	if (session->state == SESSION_CONFIGURED && session->config.begin_ns)
 		return true;
 	if (!map_samples(session, cpu, error))
@@ -218,7 +219,7 @@ bool session_add_outputs(struct session *session, struct channel_message *messag
 	memcpy(&body, message->body, sizeof(body));
 	if (!cpus_add_outputs(&session->cpus, &body, message->fds, message->n_fds))
 		return fail_message(error, "OUTPUTS");
-	/* Repeat the requests: the broker can fulfill them only now. */
+	/* Repeat the requests for interpreters: the broker can fulfill them only now. */
 	if (body.is_last && session->interpreted)
 		interpreted_look_again(session->interpreted);
 	return true;

@@ -433,7 +433,7 @@ static void run_round(struct session *session, uint64_t now_ns)
 	for (size_t i = 0; i < SESSION_SOURCES; i++)
 		limit_ns = session_sources[i].drain(session, limit_ns, now_ns);
 	run_jobs(session, JOB_CLOSE, JOB_PROGRESS, now_ns);
-	/* Counters of the machine can wait for the next round. */
+	/* Rows of the machine's counters can wait, so they do not keep rounds frequent. */
 	rows = output_events(&session->output) - session->machine.n_rows;
 	if (rows != session->found_rows || !is_quiet(session, now_ns))
 		session->found_ns = now_ns;
@@ -462,7 +462,7 @@ static void work(struct session *session)
 	channel_flush(&session->channel);
 }
 
-/* Returns the time until the next job or drain. */
+/* Returns the time in ms until the next job or drain; -1: no limit. */
 static int timeout_ms(struct session *session)
 {
 	uint64_t now_ns = clock_now(), next_ns;
@@ -620,8 +620,8 @@ bool session_watch(struct session *session, int fd, const char *what, GError **e
 	return false;
 }
 
-/* Handles an epoll event. Returns whether a ring or a collector caused it. Removes a descriptor
- * whose event is gone, because it would wake the loop forever. */
+/* Handles an epoll event. Returns whether a round is due, because of a collector or of a filled
+ * ring. Removes a descriptor whose event is gone, because it would wake the loop forever. */
 static bool handle_wakeup(struct session *session, const struct epoll_event *event)
 {
 	uint64_t now_ns = clock_now();

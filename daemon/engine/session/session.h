@@ -13,7 +13,7 @@
 
 enum session_state {
 	SESSION_NEW,        /* waits for CONFIG */
-	SESSION_CONFIGURED, /* waits for CPU, EVENTS, SWITCH and START */
+	SESSION_CONFIGURED, /* receives CPU, EVENTS and the like until START */
 	SESSION_SCANNING,   /* the side band is enabled, /proc is being read */
 	SESSION_RUNNING,
 	SESSION_ENDED,
@@ -95,8 +95,7 @@ struct session {
 	uint64_t start_ns, stop_ns;    /* when sampling was first enabled and finally disabled */
 	uint64_t ran_ns[SESSION_JOBS]; /* last run of each job */
 	bool is_round_due;             /* a ring cannot wait for the next round */
-	uint64_t found_ns,
-		found_rows; /* last time with rows, messages or pending work; number of rows then */
+	uint64_t found_ns, found_rows; /* last time with rows or work; rows after the last round */
 	struct message_progress notified;
 
 	bool behind; /* the last round ran out of time */
