@@ -7,7 +7,7 @@
  *         exec             executes itself with the remaining steps
  *         kill             kills itself with SIGKILL
  *         more             requests another arena
- *         close            closes every descriptor
+ *         close            closes every descriptor from 3 on
  *         wait             prints "ready", and continues when stdin has data or ends
  *         again            writes N more marks
  *         slowly           writes N more marks, one per millisecond

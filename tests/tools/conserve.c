@@ -9,7 +9,8 @@
  *
  * check prints how many marks were tried, how many are rows, how many are counted as lost, and how
  * many threads were killed. Exit status 1: a row that no thread tried, a duplicate row, a row out
- * of its thread's order, or, if nothing was lost, a call that reported success without a row.
+ * of its thread's order, more rows than calls that reported success, or, if nothing was lost,
+ * fewer.
  */
 #include "arch/base.h"
 #include "libcapture/prof-capture.h"

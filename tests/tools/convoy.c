@@ -7,10 +7,9 @@
  * Prints a line "NAME ADDRESS WAITS NANOSECONDS" for each mutex, with the address in hexadecimal,
  * and writes a line "NAME TID BEGIN END" for each hold to FILE.
  *
- * A thread that finds a mutex locked measures, with its own clock, the time until it gets the
- * mutex. Both mutexes are held while their holders sleep, so nearly all of that time is spent
- * waiting. If another thread takes the mutex first, the thread waits again within one measurement.
- * A hold lasts until the release has woken a waiter.
+ * A thread that finds a mutex locked measures the time until it gets the mutex. Both mutexes are
+ * held while their holders sleep, so nearly all of that time is spent waiting. If another thread
+ * takes the mutex first, the thread waits again within one measurement. A hold lasts until the release has woken a waiter.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -74,7 +74,7 @@ static void set_type(uint64_t map[2], uint32_t type)
 	map[1] = (uint64_t)type << 32;
 }
 
-/* Returns memory for an object after which no memory can be read. */
+/* Returns memory for an object. The page after the object cannot be read. */
 static uint64_t *make_last(size_t words)
 {
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE);

@@ -227,7 +227,7 @@ static void end_block(struct process *process, uint64_t number)
 
 static void add_block(struct process *process, uint64_t number, const struct block *block)
 {
-	/* Numbers increase by one, from 1. */
+	/* Numbers increase by one, and start after those of the inherited blocks. */
 	if (process->n_blocks == 0) {
 		process->blocks = more(process->blocks, 0, sizeof(*block));
 		process->blocks[process->n_blocks++] = (struct block){ 0 };

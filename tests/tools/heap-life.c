@@ -176,7 +176,7 @@ static int free_all(void **blocks)
 	return 0;
 }
 
-/* Three processes inherit the same blocks, and free them one after another. */
+/* Three processes have the same blocks, and free them one after another. */
 static int run_inherit(void)
 {
 	void **blocks = malloc(n_each * sizeof(*blocks));

@@ -4,7 +4,7 @@
  *
  *     hostile LIE MS       writes a valid mark, then a lie (see `acts`); exits after MS
  *     hostile parent-… MS  claims another process as its parent
- *     hostile FLOOD MS     does for MS, as often as possible, what the engine must limit
+ *     hostile FLOOD MS     repeats for MS an action that the engine must limit
  *
  * Exit status 0: done; 9: no arena.
  */
@@ -392,7 +392,7 @@ static void flood_strings(void)
 		snprintf(text, sizeof(text), "%u", id);
 		write_string(id, text, sizeof(text));
 		write_mark(id);
-		/* defines an earlier id again, whose text the engine has dropped */
+		/* redefines an earlier id, whose text the engine may have refused */
 		write_string(id / 2, text, 1);
 	}
 }

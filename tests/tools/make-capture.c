@@ -138,7 +138,7 @@ static bool is_wanted(const struct settings *settings, const struct prof_table_d
 	return def->id == PROF_TABLE_SAMPLE || settings->all_tables;
 }
 
-/* Writes the rows of all tables for one epoch, dictionaries first. */
+/* Writes the rows of the wanted tables for one epoch, dictionaries first. */
 static int write_epoch(struct prof_writer *writer, const struct settings *settings, uint32_t epoch,
 		       uint64_t first, uint64_t rows)
 {

@@ -4,7 +4,7 @@
  *
  *     make-wild FIRST LAST FOLDER     FOLDER/SEED.cap for each seed from FIRST to LAST
  *
- * Every table of version 1 has rows. Most values are plausible, so that readers do not stop early.
+ * Most tables of version 1 have rows. Most values are plausible, so that readers do not stop early.
  * Many are extreme: references to missing rows or to the row itself, decreasing times, sizes near
  * 2^64, numbers outside of enumerations, texts that are not UTF-8. A seed always gives the same
  * file.
@@ -199,7 +199,8 @@ static void write_table(struct wild *wild, struct prof_writer *writer, uint16_t 
 	check(prof_block_new(def, &block), "no block");
 	prof_block_set_epoch(block, epoch);
 	for (uint64_t row = 0; row < n; row++) {
-		/* texts and lists of a row share a buffer, so all have the bytes of the last one */
+		/* random texts share a buffer, and so do lists: all in a row have the bytes of the
+		 * last one */
 		for (uint16_t c = 0; c < def->n_columns; c++) {
 			const struct prof_column_def *column = &def->columns[c];
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Sysprof-load - records with Debian's libsysprof-capture-4, as GTK does; prints what it recorded
+ * Sysprof-load - records with Debian's libsysprof-capture-4, as GTK does; prints N, and whether
+ * the library records
  *
  *     sysprof-load MODE [N]
  */
@@ -32,7 +33,7 @@ static void mark(const char *group, const char *name, unsigned long n)
 		sysprof_collector_mark(SYSPROF_CAPTURE_CURRENT_TIME, 0, group, name, NULL);
 }
 
-/* Records N frames of every kind. */
+/* Records N spans, N log lines, and N values of each of two counters. */
 static void everything(void)
 {
 	SysprofCaptureCounter counters[2] = { 0 };

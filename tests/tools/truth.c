@@ -5,7 +5,7 @@
  *     truth SECONDS
  *
  * Four threads call ten functions in random order and for random durations; the shares differ
- * between threads. Four of the functions are inlined into a fifth. The thread's CPU clock measures
+ * between threads. Four of the functions are inlined into call(). The thread's CPU clock measures
  * each call, so that the result is known without a profiler. It is printed at the end as JSON:
  * nanoseconds by name.
  */

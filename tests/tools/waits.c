@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Waits - each thread waits in one function for one cause, and measures how long with its own clock
+ * Waits - each thread waits in one function for one cause, and measures how long
  *
  *     waits FILE    prints a line "FUNCTION TID NANOSECONDS" for each thread
  *

@@ -164,7 +164,8 @@ static void test_names(void)
 	}
 }
 
-/* A host of the capture or of an address, and the host's domain, are removed from any text. */
+/* A host that a variable or an address gives away is removed from texts, and so is its domain.
+ * Known only from an address, it stays in identifiers. */
 static void test_hosts(void)
 {
 	static const char *const sources[] = {
@@ -206,7 +207,7 @@ static void test_hosts(void)
 	}
 }
 
-/* Words after an '@' or "://" that are no hosts, and hosts that identify nobody. */
+/* Words after an '@' or "://" that are not hosts, and hosts that identify nobody. */
 static void test_no_hosts(void)
 {
 	static const char *const texts[] = {

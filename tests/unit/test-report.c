@@ -807,7 +807,7 @@ static void check_samples(struct build *build, const char *comm, unsigned n)
 	done(&answer);
 }
 
-/* Thread 1 is renamed twice, then gets its first name again. Thread 2 is never renamed. */
+/* Thread 1 is renamed to "first", to "second", and to "first" again. Thread 2 is never renamed. */
 static void test_thread_names(void)
 {
 	static const unsigned texts[] = { 20, 21, 20 };

@@ -69,7 +69,7 @@ static struct capture *rewritten(struct capture *from, struct rewrite_options op
 	return capture;
 }
 
-/* Stores the numbers in one column of a table, at most 16. Returns the number of rows. */
+/* Stores the numbers in one column of a table, at most 16. Returns how many. */
 static size_t column(const struct capture *capture, unsigned table, uint16_t id,
 		     uint64_t values[16])
 {
