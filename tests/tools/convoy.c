@@ -9,7 +9,8 @@
  *
  * A thread that finds a mutex locked measures the time until it gets the mutex. Both mutexes are
  * held while their holders sleep, so nearly all of that time is spent waiting. If another thread
- * takes the mutex first, the thread waits again within one measurement. A hold lasts until the release has woken a waiter.
+ * takes the mutex first, the thread waits again within one measurement. A hold lasts until the
+ * release has woken a waiter.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

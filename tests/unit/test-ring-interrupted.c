@@ -84,8 +84,8 @@ static void end_stage(void)
 	pair_done(&pair);
 }
 
-/* Starts a child that maps the arena like any process. Returns when it has stopped before
- * `function`. */
+/* Starts a child that maps the arena like any process. Returns its pid when the child has stopped
+ * before `function`; -1 on failure. */
 static pid_t start_child(void (*function)(void), uint64_t n_quiet)
 {
 	pid_t pid;

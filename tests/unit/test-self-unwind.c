@@ -202,7 +202,7 @@ static void *check_in_thread(void *data)
 	return NULL;
 }
 
-/* Walks on a stack that the program allocated, without a guard page. */
+/* Walks on stacks without a guard page: one of the libc, and one that the program allocated. */
 static void test_given_stack(void)
 {
 	void *stack = mmap(NULL, 1u << 20, PROT_READ | PROT_WRITE,

@@ -75,7 +75,7 @@ static struct answer read_spans(struct build *build, struct capture **ret_captur
 	return answer;
 }
 
-/* Returns whether there is exactly one mark like this, by the thread with this tid. */
+/* Returns whether there is exactly one span like this, of the thread with this tid. */
 static bool has(const struct answer *answer, const struct capture *capture, enum span_kind kind,
 		const char *name, int64_t start, int64_t end, uint64_t tid)
 {

@@ -24,7 +24,7 @@ static int64_t fake_clock(void)
 	return now_us;
 }
 
-/* Simulates a child that was killed but has not ended. */
+/* Starts a process that stands for a worker that was killed but has not ended. */
 static pid_t start(void)
 {
 	pid_t pid = fork();
@@ -48,8 +48,8 @@ static void on_exit_of_last(GPid pid, gint wait_status, gpointer data)
 	*(bool *)data = true;
 }
 
-/* Lets all helpers end. Waits for the exit of a later child, which is reported after the exits of
- * the helpers. */
+/* Ends all workers. Waits for the exit of a later child, which is reported after the exits of the
+ * workers. */
 static void let_go(void)
 {
 	bool heard = false;
@@ -82,7 +82,7 @@ static void test_at_once(void)
 		hang(USER, TARGET);
 	}
 	CHECK(stall_quota_is_blocked(USER, TARGET));
-	/* blocked as long as the helpers exist */
+	/* blocked as long as the workers exist */
 	pass(3600);
 	CHECK(stall_quota_is_blocked(USER, TARGET));
 	let_go();
