@@ -5,7 +5,7 @@
 #include "daemon/broker/engine.h"
 #include "daemon/broker/images.h"
 
-/* Handles the engine's requests that may block, in another process. */
+/* Handles the engine's requests that may block, in up to three processes. */
 struct requests;
 
 struct requests_options {
@@ -22,10 +22,10 @@ struct requests_options {
 	void *data;
 };
 
-/* Borrows engine and images. Starts the process that handles requests; returns NULL on failure. */
+/* Borrows engine and images. Starts the first of these processes; returns NULL on failure. */
 struct requests *requests_new(struct engine *engine, struct images *images,
 			      const struct requests_options *options, GError **error);
-/* Drops open requests, and ends the process that handles them. */
+/* Drops open requests, and ends the processes that handle them. */
 void requests_free(struct requests *requests);
 
 /* Begins to read the first snapshot before the engine requests it. Call it when the side band
