@@ -164,9 +164,9 @@ bool cfi_reader_next(struct cfi_reader *reader, size_t *at, struct cfi_fde *ret_
 bool cfi_reader_get(struct cfi_reader *reader, size_t at, struct cfi_fde *ret_fde);
 
 /*
- * Finds the FDE that covers pc: the last one in address order that starts at or before pc; if
- * several have the same start, the first one in the section. Uses .eh_frame_hdr if there is one,
- * else reads the whole section.
+ * Finds the FDE that covers pc: the last one in address order that starts at or before pc. Uses
+ * .eh_frame_hdr if it has the usual format; else reads the whole section and, if several FDEs have
+ * the same start, takes the first.
  */
 bool cfi_find(struct cfi_reader *reader, uint64_t pc, struct cfi_fde *ret_fde);
 
