@@ -2,8 +2,8 @@
 /*
  * Result file - the destination of a file that is made from a capture
  *
- * Invariants: (1) no incomplete file remains under any name, except after SIGKILL
- *                 [test_result_files: interrupted]
+ * Invariants: (1) no incomplete file remains under any name after an error, SIGINT, SIGTERM or
+ *                 SIGHUP  [test_result_files: interrupted]
  *             (2) a file that --force replaces stays until the new file is complete
  *                 [test_result_files: fails]
  *             (3) a device, a pipe or a directory is never removed  [test_result_files: devices]

@@ -2,9 +2,9 @@
 /*
  * Result file - the destination of a file that is made from a capture
  *
- * The file is complete or does not exist: it is removed if writing fails or a signal ends the
- * program. With force, an existing file stays until the new one is complete. A destination that
- * cannot seek (standard output, a pipe, a device) gets the whole file at the end, from a temporary
+ * An incomplete file is removed if writing fails, or if SIGINT, SIGTERM or SIGHUP ends the program.
+ * With force, an existing file stays until the new one is complete. A destination that may not be
+ * able to seek (standard output, a pipe, a device) gets the whole file at the end, from a temporary
  * one; /dev/null needs none.
  */
 #pragma once
@@ -16,7 +16,7 @@
 struct result_file {
 	const char *path; /* path as given; "-" is standard output */
 	char *temporary;  /* name of the file until result_file_commit(), or NULL */
-	int fd;           /* descriptor for the content: empty, O_RDWR */
+	int fd;           /* descriptor for the content: empty, O_RDWR; or /dev/null, O_WRONLY */
 	int stream_fd;    /* destination of the copy when the content is complete, or -1 */
 };
 
