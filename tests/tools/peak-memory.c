@@ -2,9 +2,9 @@
 /*
  * peak-memory COMMAND [ARGUMENT…] - prints a command's peak resident size in bytes and exit status
  *
- * The command's output is discarded. This is a small C program, because a child starts with the
+ * The command's stdout is discarded. This is a small C program, because a child starts with the
  * resident size of its parent, and the size of an interpreter would exceed that of the command.
- * Prints a line of JSON; exits with 0 if the command ran.
+ * Prints a line of JSON. Exits with 0 if the command exited, with 1 if a signal ended it.
  */
 #include <errno.h>
 #include <fcntl.h>

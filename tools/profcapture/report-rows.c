@@ -546,7 +546,7 @@ static void add_times(const struct report_rows *rows, struct table *table)
 		table_add_column(table, LIFE, COLUMN_SECONDS, _("life s"));
 }
 
-/* Says why there is only one row, and which option or command divides it. */
+/* Says that the only row has all samples, and which option or command divides it. */
 static void print_only_row(const struct report_rows *rows, struct out *out)
 {
 	static const char *const formats[] = {
