@@ -44,11 +44,16 @@ def counted(tmp_path_factory):
 
 @pytest.fixture
 def whole(profctl, counted):
-    """The capture, recorded once for all tests."""
-    if not counted.exists():
+    """The capture, recorded once for all tests. On a busy machine, a burst of a thousand events may
+    be too much for the rings, so an incomplete capture is recorded again."""
+    tries = 0
+    while not counted.exists():
+        tries += 1
         data = recorded(profctl, "-e", ",".join([WRITE, WRITTEN, SLEEP, SLEPT, EXEC]), "-o", counted, "--",
                         sys.executable, "-S", "-c", PROGRAM)
-        assert data["lost"] == 0, data["loss"]
+        if data["lost"]:
+            counted.unlink()
+        assert data["lost"] == 0 or tries < 5, data["loss"]
     return counted
 
 
