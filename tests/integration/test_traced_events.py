@@ -10,7 +10,7 @@ import pytest
 import schema
 
 from captures import check_cut, make, rows
-from recordings import recorded
+from recordings import recorded, without_loss
 from test_terminal import shown
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
@@ -44,16 +44,11 @@ def counted(tmp_path_factory):
 
 @pytest.fixture
 def whole(profctl, counted):
-    """The capture, recorded once for all tests. On a busy machine, a burst of a thousand events may
-    be too much for the rings, so an incomplete capture is recorded again."""
-    tries = 0
-    while not counted.exists():
-        tries += 1
-        data = recorded(profctl, "-e", ",".join([WRITE, WRITTEN, SLEEP, SLEPT, EXEC]), "-o", counted, "--",
-                        sys.executable, "-S", "-c", PROGRAM)
-        if data["lost"]:
-            counted.unlink()
-        assert data["lost"] == 0 or tries < 5, data["loss"]
+    """The capture, recorded once for all tests."""
+    command = ["--force", "-e", ",".join([WRITE, WRITTEN, SLEEP, SLEPT, EXEC]), "-o", counted, "--", sys.executable, "-S", "-c", PROGRAM]
+    if not counted.exists():
+        data = without_loss(lambda: recorded(profctl, *command), lambda data: data["lost"])
+        assert data["lost"] == 0, data["loss"]
     return counted
 
 
