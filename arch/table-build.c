@@ -294,9 +294,9 @@ static int add_row(struct build *build, uint32_t start, uint32_t id)
 }
 
 /*
- * Adds the rule for the gap before an FDE, whose first rule is `next`. Between its system call and
- * the child's code, a clone() has no CFI: parent and child both run there, and the child has no
- * caller. The rule before the gap is right for the parent.
+ * Adds the rule for the gap before an FDE, whose first rule is `next`. The gap may be the part of
+ * clone() between its system call and the child's code, which has no CFI: parent and child both run
+ * there, and only the parent has a caller. The rule before the gap is right for the parent.
  */
 static int add_gap(struct build *build, const struct place *place, const struct cfi_rule *next)
 {

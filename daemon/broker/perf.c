@@ -4,7 +4,7 @@
  *
  * Each CPU has a side-band event (mappings, names, forks, switches …) with its own ring, so that
  * samples cannot displace its records, and the sampling events, which share a second ring. All are
- * CPU-wide: the engine keeps what belongs to the targets. With per-task events (perf-tasks.c), only
+ * CPU-wide, and the engine keeps the targets' records. With per-task events (perf-tasks.c), only
  * dummy events are opened here, one for each ring, which monitor this process, deliver nothing and
  * own the rings. They live as long as this process, whatever the targets do.
  * Making the sample rings takes longest, because their pages are cleared. So the side band is
@@ -507,8 +507,8 @@ static bool has_arguments(const struct perf_plan *plan)
 	return false;
 }
 
-/* Chooses how many bytes of a stack to copy: as many as the ring has room for, if it must hold
- * samples for long enough. */
+/* Chooses how many bytes of a stack to copy: the most with which the ring holds the samples of a
+ * long enough time. */
 static void choose_stack_bytes(struct perf_plan *plan)
 {
 	uint64_t ring = (uint64_t)plan->sample_pages * (uint64_t)sysconf(_SC_PAGESIZE), bytes;
@@ -559,8 +559,8 @@ static void choose_sizes(struct perf_plan *plan, unsigned n_cpus)
 	choose_copies(plan);
 }
 
-/* Halves the side band's ring, or the sample ring if that is much larger, or the side band's is at
- * the minimum. Returns false if both are at the minimum. */
+/* Halves the sample ring if it is much larger than the side band's ring, or if the side band's ring
+ * is at the minimum; else halves the side band's ring. Returns false if both are at the minimum. */
 static bool shrink(struct perf_plan *plan)
 {
 	uint32_t smallest = ring_pages(0);
@@ -724,7 +724,7 @@ bool perf_tracepoints_work(GError **error)
 	event_dirs_done(&dirs);
 	if (!is_there)
 		return false;
-	/* An event that excludes the kernel can be opened, but never occurs. */
+	/* Do not exclude the kernel: such an event can be opened, but never occurs. */
 	attr = perf_source_attr(&plan, &event);
 	failed = try_open(&attr, true);
 	if (failed)
@@ -739,7 +739,8 @@ uint64_t perf_wakeup_id(void)
 	struct event event;
 	bool is_there;
 
-	/* Only root's rings stay mapped while other events share them: see release_probe(). */
+	/* Events may share a ring only while it is mapped, and only root's rings always stay mapped
+	 * (release_probe()). */
 	if (geteuid() != 0)
 		return 0;
 	event_dirs_open(&dirs);

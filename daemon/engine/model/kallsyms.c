@@ -67,7 +67,7 @@ static bool parse_line(char *text, struct line *ret_line)
 	return line.name[0] != '\0';
 }
 
-/* Calls the function for each whole line of the buffer. *ret_used: the bytes of these lines. */
+/* Calls the function for each whole line of the buffer. *ret_used: size of these lines in bytes. */
 static int each_line(char *buffer, size_t size, line_function *function, void *data,
 		     size_t *ret_used)
 {

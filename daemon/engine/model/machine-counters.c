@@ -5,8 +5,8 @@
  * The broker opens the files, and they are read again and again from the same descriptors. A value
  * is valid until the next one, so a value that has not changed is not written again; before a new
  * value, the last reading of the old one is written, so that a rate covers only the last interval.
- * A device that has done nothing since the machine started is not listed. Sums keep the kernel's
- * origin, such as the start of the machine: readers use differences.
+ * A device's counter is not listed before it has a value other than 0. Sums keep the kernel's
+ * origin, such as the start of the machine, because readers use differences.
  * If reading takes long, it is done less often: reading takes at most 1/SHARE of the time.
  * Invariants: (1) after a counter's first value, reading allocates nothing
  *                 [test-engine-machine-counters: steady]
@@ -277,7 +277,7 @@ static bool next_number(const char **text, double *ret_number)
 }
 
 /* Gets the number after `key` at the start of a line: "key 1", "key: 1 kB". Returns false, and
- * changes nothing, if the line does not have them. */
+ * changes nothing, if the line has no such key or number. */
 static bool has_key(const char *line, const char *key, double *ret_number)
 {
 	size_t length = strlen(key);

@@ -29,8 +29,8 @@ void maps_unref(struct maps *maps); /* NULL is allowed */
 
 /* Inserts a mapping; replaces any others in its range. */
 void maps_insert(struct maps **maps, const struct mapping *mapping);
-/* Inserts anonymous memory. Replaces the mappings in its range, except for the code of the program
- * itself (`exe` is its path): some programs move their code onto huge pages at the same address
+/* Inserts anonymous memory. Replaces the mappings in its range, but not the code of the program,
+ * whose path is `exe`, because some programs move their code onto huge pages at the same address
  * (node --use-largepages, HHVM). */
 void maps_insert_anonymous(struct maps **maps, const struct mapping *mapping, const char *exe);
 /* Replaces all mappings that are not newer than time_ns by `scanned`, which was read from /proc at

@@ -2,9 +2,8 @@
 /*
  * Program - checks whether a library can be preloaded into a program
  *
- * That depends on the dynamic linker that the program names (PT_INTERP); a program without one is
- * linked statically. The file may be hostile: only its headers are read, and every length is
- * checked.
+ * The answer depends on the dynamic linker that the program names (PT_INTERP). A program that names
+ * no dynamic linker is linked statically. The file may be hostile, so every length is checked.
  */
 #include "daemon/engine/model/program.h"
 

@@ -4,8 +4,8 @@
  *
  * Each CPU reports the thread that leaves it and the one that enters it. A row is written when a
  * thread leaves: it ran from `start` to `time`. The idle task has no rows, nor do threads that a
- * filter excludes, which are not in the task tables. Per-task events do not name the other thread:
- * between two threads of the session the CPU counts as idle.
+ * filter excludes, which are not in the task tables. Per-task events do not name the other thread,
+ * so the CPU counts as idle between two threads of the session.
  * A thread's row also gives its state until its next row: waiting, or ready. So that the state is
  * always known, a thread that is not on a CPU gets rows of length 0, on CPU PROF_SWITCH_NO_CPU: at
  * the start of the recording (from /proc), at its fork, and at the end. A command has no row at the

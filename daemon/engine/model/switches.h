@@ -11,7 +11,7 @@ struct switches {
 	uint64_t ran_ns; /* total run time of all rows */
 };
 
-/* A switch to (`out` false) or from a thread. */
+/* A switch to a thread or, if `out`, from a thread. */
 struct switch_event {
 	uint64_t time_ns;
 	uint32_t cpu;
@@ -22,7 +22,7 @@ struct switch_event {
 
 void switches_init(struct switches *switches, uint64_t start_ns);
 void switches_done(struct switches *switches);
-/* Returns the total run time of threads with rows, including the running one up to now_ns. */
+/* Returns the run time of all rows, plus that of the thread that is running, up to now_ns. */
 uint64_t switches_ran_ns(const struct switches *switches, uint64_t now_ns);
 void switches_apply(struct switches *switches, struct tasks *tasks,
 		    const struct switch_event *event);

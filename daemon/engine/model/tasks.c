@@ -479,8 +479,8 @@ void tasks_comm(struct tasks *tasks, int32_t tid, const char *comm, uint64_t tim
 	output_touch(tasks->output, &thread->row);
 }
 
-/* Ends the threads of a process without writing rows: exec has ended them, and their exit records
- * have come or never will. */
+/* Ends the threads of a process without writing rows, because exec has ended them. Their exit
+ * records have come already, or will never come. */
 static void end_threads(struct tasks *tasks, const struct process *process, uint64_t time_ns)
 {
 	GHashTableIter iter;

@@ -4,7 +4,7 @@
  *
  * The vdso is not a file, so neither the side band nor /proc reports its build-id. But all 64-bit
  * processes have the same vdso, including the engine. A reader of the capture uses the build-id to
- * check whether the symbols of its own vdso are valid.
+ * check whether the symbols of the reader's own vdso are valid for the capture.
  * Reads memory that only the kernel can change. No state.
  */
 #include "daemon/engine/model/vdso.h"
