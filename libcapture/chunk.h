@@ -34,8 +34,8 @@ bool chunk_group_next(const uint8_t **at, const uint8_t *end, struct chunk_group
 /* Returns whether a payload has exactly this many groups with this many rows. */
 bool chunk_groups_valid(const uint8_t *payload, size_t size, uint32_t groups, uint32_t rows);
 
-/* A column during decoding. `same`: number of rows at the start whose numbers are all `constant`;
- * for lists and bytes, whose offsets are all 0. */
+/* A column during decoding. `same`: number of equal rows at the start. Their numbers are `constant`
+ * or, for lists and bytes, their offsets are 0. */
 struct chunk_column {
 	uint64_t *numbers;
 	uint64_t *offsets;
@@ -49,7 +49,7 @@ struct chunk_column {
 /* Decodes groups into arrays that are valid until the next group. */
 struct chunk_decoder {
 	struct codec_decoder codec;
-	/* an element is NULL if the column is not in the schema, so it is always absent */
+	/* an element is NULL if its column is not in the schema, and so is always absent */
 	const struct prof_column_def **defs;
 	struct chunk_column *columns;
 	struct prof_array *arrays;

@@ -10,7 +10,7 @@
  *
  * Invariants: (1) a sealed list is never written to, except for the spares, which are exchanged
  *                 atomically; so threads may share it  [test-capture-threads]
- *             (2) memory is some 8 bytes per chunk, one page per cursor, and SPARES more
+ *             (2) memory is some 8 bytes per chunk, one page per cursor, and SPARES spare pages
  *                 [test-capture-memory: many chunks]
  *             (3) a skipped page has no matching entry  [test-capture-pages]
  * checkpoint.c and index.c check entries.

@@ -3,9 +3,9 @@
  * Schema - table definitions: checked, encoded and decoded
  *
  * A schema is the set of tables of one capture, in id order. Its definitions come from programs
- * (schema_add(), borrowed) and from files (schema_decode(), owned). Two definitions of a table
- * agree if their common columns are the same. The larger one is kept, so that later versions may
- * add columns and enum values.
+ * (schema_add(), borrowed) and from files (schema_decode(), owned). If two definitions of a table
+ * agree (schema_tables_agree()), the larger one is kept, so that later versions may add columns and
+ * enum values.
  */
 #pragma once
 
@@ -37,7 +37,8 @@ enum column_form schema_column_form(const struct prof_column_def *column);
 /* Returns whether a definition satisfies the rules of the format: limits, ascending ids, first
  * column of timed and dictionary tables. */
 bool schema_table_valid(const struct prof_table_def *def);
-/* Returns whether the common columns are the same. */
+/* Returns whether two definitions have the same id, name and flags, and define each common column
+ * in the same way. */
 bool schema_tables_agree(const struct prof_table_def *a, const struct prof_table_def *b);
 
 void schema_done(struct schema *schema);
@@ -46,7 +47,7 @@ const struct prof_table_def *schema_find(const struct schema *schema, unsigned i
  * many tables. `def` must outlive the schema. */
 MUST_CHECK int schema_add(struct schema *schema, const struct prof_table_def *def);
 MUST_CHECK int schema_encode(const struct schema *schema, struct buffer *buffer);
-/* Decodes a schema and adds its tables. A table from an earlier schema_decode() that is replaced is
- * freed. Returns 0, PROF_DAMAGED, -ENOMEM, SCHEMA_CONFLICT (the other tables were added) or
+/* Decodes a schema and adds its tables. Frees each table of an earlier schema_decode() that is
+ * replaced now. Returns 0, PROF_DAMAGED, -ENOMEM, SCHEMA_CONFLICT (the other tables were added) or
  * PROF_LIMIT. */
 MUST_CHECK int schema_decode(struct schema *schema, const uint8_t *data, size_t size);

@@ -671,7 +671,7 @@ int cli_main(const struct cli_tool *tool, int argc, char **argv)
 	/* Quitting the pager early causes EPIPE, which is not an error then. */
 	if (pager_end() && error == -EPIPE)
 		error = 0;
-	/* EPIPE is not reported: a reader such as head needs no more. */
+	/* Do not report EPIPE, because a reader such as head may need no more. */
 	if (error < 0 && error != -EPIPE)
 		cli_error(_("cannot write to standard output: %s"), g_strerror(-error));
 	if (error < 0 && status == CLI_OK)

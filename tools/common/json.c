@@ -72,7 +72,7 @@ static size_t json_is_control(const char *bytes)
 		       : 0;
 }
 
-/* A vector of bytes, compared at once: large tables spend most of their time here. */
+/* A vector of bytes, compared at once, because large tables spend most of their time here. */
 typedef int8_t json_block __attribute__((vector_size(16)));
 
 /* Returns 0 for each byte that is printable ASCII and needs no escape, else -1. Non-ASCII bytes are

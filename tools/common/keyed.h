@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Keyed - structs in GLib's hash tables, whose keys are some of their members
+ * Keyed - GLib hash tables of structs, in which some members of a struct are its key
  *
  *     KEYED_BY(series, struct series, a->instants, (uintptr_t)a->name)
  *

@@ -13,8 +13,8 @@
 /*
  * Returns a new string (g_free) that is valid UTF-8 and does not move the cursor. Bytes that are
  * not UTF-8 become U+FFFD; control and format characters (escapes, newlines, bidi controls,
- * invisible ones) become \n, \t, \xNN or \u{NNNN}, and all other characters too if the locale has
- * only ASCII.
+ * invisible ones) become \n, \t, \xNN or \u{NNNN}. If the locale has only ASCII, such bytes become
+ * "?", and all other non-ASCII characters are escaped, too.
  */
 char *text_escape(const char *bytes) MUST_CHECK;
 char *text_escape_n(const char *bytes, size_t length) MUST_CHECK;
@@ -76,7 +76,7 @@ enum text_sign {
 	TEXT_ELLIPSIS,
 	TEXT_AT_LEAST, /* before a number that is a lower bound */
 	TEXT_PLUS_MINUS,
-	TEXT_BRANCH, /* before a node of a tree, like the next two: three columns each */
+	TEXT_BRANCH, /* this and the next two precede a node of a tree; each has three columns */
 	TEXT_LAST_BRANCH,
 	TEXT_LINE,
 };

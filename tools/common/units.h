@@ -23,7 +23,7 @@ bool units_parse_uint(const char *text, uint64_t min, uint64_t max, uint64_t *re
 enum units_time_kind {
 	UNITS_TIME_UNSET,
 	UNITS_TIME_START, /* ns after the start of the capture */
-	UNITS_TIME_END,   /* ns before its end: "-5s" */
+	UNITS_TIME_END,   /* ns before the end of the capture: "-5s" */
 	UNITS_TIME_MARK,  /* at the mark with this name: "@mark:NAME" */
 };
 

@@ -5,9 +5,9 @@
  * empty line
  *
  * Readers split lines at white space and brackets, so images are written without white space and
- * names without line breaks. Addresses are offsets in the image, because a capture has no others. A
- * sample without frames gets one that says so, because readers ignore samples without frames. Texts
- * of stacks and threads are kept, because the same stacks and threads are sampled often.
+ * names without line breaks. Addresses are offsets in the image, because a capture has no others.
+ * Readers ignore samples without frames, so such a sample gets a frame that says so. Texts of
+ * stacks and threads are kept, because the same stacks and threads are sampled often.
  */
 #include "config.h"
 

@@ -372,7 +372,7 @@ static void write_times(struct pprof *pprof)
 		uint64_t period = pprof->export->profile.period_ns;
 
 		write_weight_type(pprof, PPROF_PERIOD_TYPE);
-		/* for an event that is no clock: its period, 0 if the kernel adapts it */
+		/* the period of an event that is not a clock is 0 if the kernel adapts it */
 		write_number(pprof, PPROF_PERIOD,
 			     period ? period : pprof->export->profile.event->period);
 	}

@@ -419,7 +419,7 @@ static const uint16_t log_columns[N_LOG] = { PROF_LOG_TIME, PROF_LOG_THREAD, PRO
 static bool put_logs(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
 		     GError **error)
 {
-	/* GLogLevelFlags: error, critical, warning, message, info, debug */
+	/* GLogLevelFlags by level: emergency, alert and critical are "error" */
 	static const uint16_t levels[] = { 4, 4, 4, 8, 16, 32, 64, 128 };
 	struct syscap *syscap = data;
 	struct reader *reader = &syscap->export->reader;

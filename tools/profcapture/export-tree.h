@@ -29,7 +29,7 @@ struct export_node {
 
 struct export_tree {
 	const struct export *sides[EXPORT_SIDES]; /* the second is NULL without a comparison */
-	/* factor for the earlier values, with which both captures have the same total; 1 for
+	/* factor for the earlier values that makes the totals of both captures equal; 1 for
 	 * allocations */
 	double scale;
 	GPtrArray *frames; /* struct export_frame */

@@ -519,7 +519,7 @@ static bool export_query(void *data, char **operands, GError **error)
 	    (learns && !capture_learn_names(export->compare, error)) ||
 	    !read_to_fit(export, operands[0], error))
 		return false;
-	if (!export->output) { /* the name of a capture is redacted when it is opened */
+	if (!export->output) { /* only now, because opening a capture redacts its name */
 		export->output = export->name = page_name(export->reader.capture->file);
 		if (!refuse_inputs(export, operands[0], error))
 			return false;

@@ -102,8 +102,7 @@ uint32_t export_line(const struct export *export, uint32_t frame);
 /* Finds the file of each function: the file of its declaration or, if unknown (as for inlined
  * functions), of its first known place. Must be called before export_line(). */
 void export_find_files(struct export *export);
-/* The page has all waits. For other formats, at least the longest waits, up to this number, are
- * kept. */
+/* The page has all waits. For other formats, at least this many of the longest waits are kept. */
 #define EXPORT_MOST_WAITS 50000u
 /* Returns whether waits were read and any of them has a stack. */
 bool export_has_waits(const struct export *export);

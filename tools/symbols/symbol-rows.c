@@ -46,8 +46,8 @@ struct symbol_rows {
 /* Symbols of the epoch whose lines are being read. */
 struct epoch_calls {
 	struct symbol_rows *rows;
-	struct names_epoch *epoch;       /* valid during a batch: struct names keeps few epochs */
-	uint32_t epoch_number;           /* epoch of `symbols` */
+	struct names_epoch *epoch; /* valid only during a batch, because few epochs are kept */
+	uint32_t epoch_number;     /* epoch of `symbols` */
 	struct prof_dictionary *symbols; /* NULL: the epoch has none */
 	/* indexed by row: number of the call; 0: not looked up yet, or not a call */
 	uint32_t *calls;
@@ -78,7 +78,7 @@ static struct image_rows *rows_of(const struct symbol_rows *rows, uint32_t image
 					 : NULL;
 }
 
-/* Appends to one of an image's arrays. */
+/* Appends a symbol or a line to an image's rows, which it returns. */
 static struct image_rows *append(struct symbol_rows *rows, uint32_t image, bool is_line,
 				 const void *row)
 {

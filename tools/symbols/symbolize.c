@@ -3,8 +3,8 @@
  * Invariants: (1) a file is opened once, and an offset is looked up once  [test-symbolize: named]
  *             (2) the capture is not written if there is nothing to add  [test-symbolize: twice]
  *             (3) a row is written before the rows that refer to it  [test-symbolize: named]
- * Several threads read files, a few ahead of the one whose names are being written. The output does
- * not depend on the number of threads.
+ * Several threads read files, and are at most a few files ahead of the thread that writes names.
+ * The output does not depend on the number of threads.
  */
 #include "config.h"
 
@@ -50,7 +50,7 @@ void symbolize_result_done(struct symbolize_result *result)
 struct added_epoch {
 	struct prof_writer *writer; /* NULL: not begun */
 	int fd;                     /* borrowed */
-	off_t size;                 /* size of the file before; -1: do not restore it */
+	off_t size;                 /* the file's previous size; -1: do not restore the size */
 	struct prof_block *blocks[PROF_TABLE_LAST + 1]; /* indexed by table; NULL: no rows yet */
 	GHashTable *texts;                              /* text → id */
 	GStringChunk *kept;                             /* owns the keys of `texts` */
@@ -74,7 +74,8 @@ static bool begin_epoch(struct added_epoch *added, int fd, GError **error)
 	size = lseek(fd, 0, SEEK_END);
 	r = prof_writer_new(fd, &options, &added->writer);
 	added->fd = fd;
-	/* If prof_writer_new() failed, another process may be writing the file. */
+	/* If prof_writer_new() failed, another process may be writing the file, so do not
+	 * truncate it. */
 	added->size = added->writer ? size : -1;
 
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(tables); i++) {

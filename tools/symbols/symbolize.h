@@ -19,7 +19,7 @@ typedef int symbolize_open(const struct names_image *image, void *data);
 struct symbolize_sources {
 	symbolize_open *open; /* called from one thread */
 	void *data;
-	/* NULL: use only the files themselves. The roots of live processes are added to it. */
+	/* The roots of live processes are added to these. NULL: use only the recorded files. */
 	struct debug_files *debug_files;
 	const char *file; /* name of the capture, for messages */
 };

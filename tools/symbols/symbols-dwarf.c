@@ -96,7 +96,8 @@ static uint32_t innermost_row(struct symbols_query *query, const struct symbols_
 	return row;
 }
 
-/* Adds the line of a place, in file offsets, limited to the range of the function from a table. */
+/* Adds the line of a place, as a range of file offsets. The range stays inside the function already
+ * known at the place (if any) and its code segment, and after the previous line. */
 static void add_line(struct symbols_query *query, const struct symbols_place *place,
 		     const struct debug_info_place *found, const struct symbol_line *last)
 {

@@ -196,7 +196,7 @@ static void read_tables(struct search *search, const struct elf_image *file)
 }
 
 /* Returns the next place at or after `place` that has no name yet. next[i]: i if place i has no
- * name, else a later place; shortens the chains that it follows. */
+ * name, else a later place. Shortens the followed chain of places. */
 static size_t next_open(size_t *next, size_t place)
 {
 	size_t open = place;
@@ -233,8 +233,8 @@ static void name_sized(struct search *search, size_t *next)
 
 /*
  * Finds the code around a place that a symbol without a size names. The symbol ends at the end of
- * its FDE, or where the next FDE, symbol or section begins. If no FDE covers the code after that
- * end, that code may still belong to the symbol: sets *ret_is_beyond.
+ * its FDE, or where the next FDE, symbol or section begins. The code after that end may still
+ * belong to the symbol if no FDE covers that code; then, sets *ret_is_beyond.
  */
 static bool get_unsized(struct search *search, const struct candidate *label, uint64_t next_start,
 			uint64_t place, struct elf_range *ret_range, bool *ret_is_beyond)

@@ -8,7 +8,7 @@
  * from another machine or kernel.
  * Invariants: (1) no name comes from a file that is not the recorded one  [test-symbols: changed]
  *             (2) a row covers every place that maps to it  [test-symbols: overlapping]
- *             (3) names are not empty, valid UTF-8, without control characters
+ *             (3) names are valid UTF-8 without control characters, and never empty
  *                 [test-symbols: garbage]
  *             (4) an inlined row comes after the row into which it is inlined
  *                 [test_symbolize_lines]
@@ -107,7 +107,7 @@ static const char *take_name(struct symbols_query *query, const char *name)
 
 	if (length == 0)
 		return NULL;
-	/* A name that is cut within a character is printable up to there. */
+	/* A long name is cut, so only the bytes before the cut must be printable. */
 	if (!is_printable(name, length) &&
 	    !(length > MAX_NAME_BYTES && is_printable(name, length_of_cut(name)))) {
 		printable = text_escape_utf8(name, length);
