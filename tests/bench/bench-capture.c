@@ -78,7 +78,8 @@ static struct prof_writer *create(const char *path, enum prof_writer_mode mode, 
 	return writer;
 }
 
-/* Returns the recording's start time, which copies need: the rows' times are relative to it. */
+/* Returns the recording's start time, which a copy must keep, because the times of rows are
+ * relative to it. */
 static uint64_t start_of(const struct prof_reader *reader)
 {
 	size_t n;

@@ -89,8 +89,8 @@ static void wait_for_tables(struct differential *d)
 }
 
 /* Stores the difference between addresses in the mapping and in the file. Returns false if the file
- * has no such code, and for a second mapping of a program with fixed addresses (node maps its code
- * twice), because libdwfl cannot handle both. */
+ * has no such code. Also returns false for the second mapping of a program with fixed addresses
+ * (node maps its code twice), because libdwfl cannot handle two mappings. */
 static bool get_bias(const char *path, const struct mapping *mapping, uint64_t *ret_bias)
 {
 	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -197,7 +197,8 @@ static void on_fork(struct differential *d, const struct perf_data_event *event)
 	memcpy(process->name, parent->name, sizeof(process->name));
 }
 
-/* Returns whether the module is known: a file with two executable segments has two mappings. */
+/* Returns whether the module is known, because a file with two executable segments has two
+ * mappings. */
 static bool has_module(const struct peer_module *modules, size_t n,
 		       const struct peer_module *module)
 {
@@ -443,7 +444,8 @@ static void compare(struct differential *d, const struct process *process,
 	count_class(d, process, event, stack, i, n_peer, class);
 }
 
-/* Counts a walk by its end, and by its end and the function or file of its outermost frame. */
+/* Counts a walk twice: by the reason of its end, and by that reason together with the function or
+ * file of its outermost frame. */
 static void count_end(struct differential *d, const struct process *process,
 		      const struct unwind_stack *stack)
 {

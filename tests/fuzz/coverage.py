@@ -30,8 +30,8 @@ def counts(function, patterns):
 
 
 def line_counts(function):
-    """Returns how often each line of the function ran: the highest count of the innermost region
-    that reaches into the line and the regions that start on it."""
+    """Returns how often each line of the function ran: the highest of the counts of the innermost
+    region that reaches into the line, and of the regions that start on it."""
     regions = sorted(
         (line, column, line_end, column_end, count, kind)
         for line, column, line_end, column_end, count, file, _, kind in function["regions"]

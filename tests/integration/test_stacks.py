@@ -468,8 +468,8 @@ PROGRAMS.add_program("fault-static", FAULT, "-static", arguments=[1])
 
 
 def test_signal_trampoline(samples_of):
-    """The trampoline is named after the instruction to which the handler returns, because the byte
-    before this instruction belongs to no function."""
+    """The trampoline's name is searched at the address to which the handler returns, not at the byte
+    before it, because that byte belongs to no function."""
     expect(at(samples_of("fault-static")), r"spin;handler;__restore_rt;fault;worker;main(;[^;]+)*;_start")
 
 
@@ -825,7 +825,7 @@ def test_plt(samples_of):
 
 
 def test_plt_lazily(samples_of):
-    """ld.so resolves the function in each call, with the frame of its caller in a register."""
+    """ld.so resolves the function in each call, and keeps the address of its own frame in a register."""
     samples = [sample for sample in samples_of("plt-lazily") if sample.images[:1] != ["plt-lazily"] and "caller" in sample.names]
     expect(samples, "([^;]+;)+caller;" + MAIN)
 
@@ -850,7 +850,7 @@ PROGRAMS.add_program("vdso", VDSO)
 
 def test_vdso(samples_of):
     samples = [sample for sample in samples_of("vdso") if "[vdso]" in sample.images[:1] and "caller" in sample.names]
-    # functions of the vdso that its clock_gettime calls have no name
+    # the functions that clock_gettime calls inside the vdso have no name
     expect(samples, r"(\[vdso\]\+\w+;)?(__vdso_)?clock_gettime;(__)?clock_gettime;caller;" + MAIN)
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Stop takes less than a second of CPU time, whatever the state of the engine, the file and the
-samples, and waits for nobody."""
+samples, and never waits for them."""
 import contextlib
 import fcntl
 import os
@@ -51,7 +51,7 @@ def warnings(profd):
 
 
 def is_whole_up_to_its_end(profcapture, capture):
-    """Returns whether only the end of the capture is missing, and the rows before can be read."""
+    """Returns whether only the end of the capture is missing, and the rows before it can be read."""
     data = profcapture.json("verify", capture, check=3)["data"]
     return data["state"] == "unfinished" and all(row["reason"] == "cut" for row in data["damaged"])
 

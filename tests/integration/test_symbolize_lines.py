@@ -53,8 +53,7 @@ def check_lines(profcapture, capture, source="spin.c"):
     user = "--mode", "user"
     by_line = {row["line"]: row for row in rows(profcapture, capture, *user, "--by", "line") if row["file"] and row["file"].endswith(source)}
     total = sum(row["self"] for row in rows(profcapture, capture, *user))
-    # there is a row for each line and function; inlined code is in rows of the function that has
-    # it in the source
+    # there is a row for each line and function; rows of inlined code name the inlined function
     assert by_line[4]["name"] == "mix"
     assert sum(row["self"] for row in by_line.values()) > 0.9 * total
     with_inlined = rows(profcapture, capture, *user, "--inline")

@@ -79,8 +79,8 @@ def test_modes(record, profcapture, capture, mode, expected):
 
 @with_library
 def test_children(record, profcapture, capture):
-    """Eight children send requests over one socket at the same time: each mark belongs to its own
-    process, whichever answer the process received."""
+    """Eight children send requests over one socket at the same time. Each mark belongs to the
+    process that wrote it, whichever answer that process received."""
     marks, _ = record(LOAD, "children", N)
     assert set(losses(profcapture, capture)) <= LATE
     assert {mark["name"] == f"child {mark['pid']}" for mark in marks} == {True}

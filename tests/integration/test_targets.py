@@ -209,7 +209,7 @@ def test_vdso_has_names(profctl, profcapture, capture, compile_c):
     assert sum(row["self"] for row in vdso) > data["samples"] / 4
     names = {row["name"] for row in vdso}
     assert names & {"clock_gettime", "__vdso_clock_gettime"}, vdso
-    # in some kernel builds, functions called by those within the vdso have no name
+    # in some kernel builds, the functions that clock_gettime calls inside the vdso have no name
     assert all(name.startswith("[vdso]+") for name in names - {"clock_gettime", "__vdso_clock_gettime"}), vdso
 
 

@@ -445,8 +445,8 @@ def test_own_only_has_the_kernel_too(profcapture, capture, spawn):
 
 
 def test_own_only_opens_each_process_once(capture, spawn):
-    """A process given several times gets one set of events: descriptors are few, and opening events
-    takes time that others wait for."""
+    """A process given several times gets one set of events, because descriptors are few, and
+    opening events delays other users."""
     target = start_user(spawn, "dd", "if=/dev/zero", "of=/dev/null")
     done = subprocess.run(["prlimit", "--nofile=256", DRIVE, capture, "1", f"uid={NOBODY}", "own-only=true",
                            "pids=" + ",".join([str(target.pid)] * 256)], capture_output=True, text=True, timeout=60)

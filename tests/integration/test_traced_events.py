@@ -188,7 +188,7 @@ def test_without_kernel(profctl, profcapture, capture):
 
 
 def test_no_fields(profcapture, tmp_path):
-    """Generated rows have fields that do not fit their events: the output is still valid."""
+    """The output is valid even if rows have fields that do not fit their events, as generated rows do."""
     path = make(tmp_path / "made.cap", "--all-tables", "--rows", 2000, "--epochs", 3)
     schema.check(profcapture, "events", profcapture.json("events", path))
     assert profcapture("events", path, "--by", "none", check=2).stderr

@@ -25,7 +25,8 @@ VERBS = [
     ["compact", "--force", "-o", "NEW"], ["cut", "--from", "0.1s", "--to", "0.5s", "--force", "-o", "NEW"], ["cat", "OTHER", "--force", "-o", "NEW"],
     ["recover", "--force", "-o", "NEW"], ["symbolize"],
 ]
-# also the statuses for captures that are too large, damaged, or lack the data; never a signal
+# including the statuses for captures that are too large, damaged, or lack the data; a signal is a
+# failure
 STATUSES = range(0, 9)
 
 

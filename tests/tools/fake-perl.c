@@ -18,7 +18,7 @@
 #define EXPORTED __attribute__((visibility("default")))
 
 /* Only the offsets of perl_layout(36) and of perl.bpf.c matter. */
-/* PL_version follows a text by which tests find it, to change it. */
+/* Tests find PL_version by the text before it, and change it. */
 __asm__(".section .rodata\n"
 	".ascii \"version: \"\n"
 	".globl PL_version\n"

@@ -47,7 +47,7 @@ static void test_checkpoint(void)
 	fixture_done(&fixture);
 }
 
-/* A checkpoint that precedes the new block of a realloc lists the old one. */
+/* A checkpoint that precedes the new block of a realloc lists the old block. */
 static void test_checkpoint_before_realloc(void)
 {
 	struct fixture fixture;
@@ -225,7 +225,8 @@ static void test_forks(void)
 	end_process(&fixture, &child, 50);
 	end_process(&fixture, &grandchild, 50);
 	finish(&fixture, 50);
-	/* the parent's second block, only once */
+	/* the child's first free of 0x2000 ends the parent's second block, the next free ends no
+	 * block */
 	CHECK_ROW(&fixture, PROF_TABLE_FREE, 2, 40, 4, 2);
 	CHECK_ROW(&fixture, PROF_TABLE_FREE, 3, 41, 4, 0, 0x2000);
 	CHECK_ROW(&fixture, PROF_TABLE_ALLOC, 6, 42, 4, PROF_ALLOC_MALLOC, 4, 7);

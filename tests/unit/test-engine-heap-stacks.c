@@ -54,8 +54,8 @@ static void test_nodes(void)
 	add_calls(fixture.second, &fixture, 4, 77, 0, (const uint32_t[]){ 1 }, 1);
 	add_calls(fixture.second, &fixture, 5, 78, 77, (const uint32_t[]){ 2 }, 1);
 	add_at(fixture.second, &fixture, 6, 78, 0);
-	/* an id is reused: nodes that are below the old node stay there, later ones are below the
-	 * new node */
+	/* an id is reused: nodes below the old node stay there, and later nodes are below the new
+	 * node */
 	add_calls(fixture.producer, &fixture, 7, 11, 10, (const uint32_t[]){ 9 }, 1);
 	add_at(fixture.producer, &fixture, 8, 12, 0);
 	add_at(fixture.producer, &fixture, 9, 11, 0);

@@ -390,8 +390,8 @@ static void test_ties_at_end(void)
 #define ADDRESSES 6u
 #define TIES 4000u
 
-/* The expected result: for each block, the thread that freed it, and the block that it replaced.
- * Blocks are identified by their sizes, which are unique. */
+/* The expected result: for each block, the thread that freed the block, and the prior block if the
+ * block comes from a realloc. Blocks are identified by their sizes, which are unique. */
 struct story {
 	uint64_t sizes[ADDRESSES]; /* size of the live block; 0: none */
 	uint64_t freed_by[2 * TIES], prior[2 * TIES];

@@ -50,8 +50,8 @@ static void test_sample(void)
 	CHECK_INT(time_ns, 77);
 }
 
-/* Appends a sample with registers and a stack of `room` bytes; it claims that `filled` are
- * valid. */
+/* Appends a sample with registers and a stack of `room` bytes. The sample claims that `filled` of
+ * these bytes are valid. */
 static void put_stack_sample(struct bytes *bytes, uint64_t abi, uint64_t room, uint64_t filled)
 {
 	const size_t n = regs_get(REGS_NATIVE)->perf_n;

@@ -211,7 +211,7 @@ static void test_backlog(void)
 	parts_done(&parts);
 }
 
-/* A row of losses is not dropped when the queue is full: its count would be unknown then. */
+/* A row of losses is not dropped when the queue is full, because its count would become unknown. */
 static void test_backlog_of_losses(void)
 {
 	struct parts parts;

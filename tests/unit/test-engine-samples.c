@@ -545,7 +545,7 @@ static void test_refused(void)
 	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_TORN);
 	program.list.flags |= INTERP_DEEPER;
 	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_MISSING);
-	/* frames that belong to no activation */
+	/* the chain ends within a run */
 	program.list.frames[0].flags = 0;
 	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_DEEPER);
 	program.list.flags = INTERP_WALKED;
@@ -967,8 +967,8 @@ static void test_lost_side_band(void)
 	close(fds[1]);
 }
 
-/* At most 500 sleeps and 500 wakers a second have their stacks copied; the first thousand sleeps
- * all do, unless they are very frequent. */
+/* At most the stacks of 500 sleeps and of 500 wakers are copied per second. The stacks of the first
+ * thousand sleeps are all copied, unless sleeps are very frequent. */
 static void test_pace(void)
 {
 	static const uint64_t rates[] = { 500, 5000, 20000, 100000, 300000 };
