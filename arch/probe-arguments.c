@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_TEXT 256 /* maximum length of one argument */
+#define MAX_TEXT 256 /* size of the longest argument, with its NUL */
 #define AARCH64_SP 31
 #define RED_ZONE 128 /* bytes below the stack pointer that functions of x86_64 may use */
 

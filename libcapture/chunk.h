@@ -49,7 +49,7 @@ struct chunk_column {
 /* Decodes groups into arrays that are valid until the next group. */
 struct chunk_decoder {
 	struct codec_decoder codec;
-	/* an element is NULL if its column is not in the schema, and so is always absent */
+	/* NULL for a column that is not in the schema; such a column is always absent */
 	const struct prof_column_def **defs;
 	struct chunk_column *columns;
 	struct prof_array *arrays;

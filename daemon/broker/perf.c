@@ -674,8 +674,8 @@ bool perf_open_all(struct perf_plan *plan, GArray **ret_cpus, GError **error)
 
 		perf_rights(&system, &plan->kernel);
 	}
-	/* Fields may be addresses of the kernel. If the client may see the kernel, but profd may
-	 * not record it, has_fields() asks the kernel whether it permits the fields. */
+	/* Fields may be addresses of the kernel, so a client that may not see the kernel gets no
+	 * fields. Unless profd is root, has_fields() also asks the kernel for permission. */
 	plan->fields = wants_kernel && has_fields(plan);
 	for (choose_sizes(plan, numbers->len);;) {
 		g_autoptr(GError) failure = NULL;

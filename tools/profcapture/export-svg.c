@@ -64,7 +64,8 @@ static double width_of(const struct flame_svg *svg, uint32_t node)
 	       (svg->now + svg->before);
 }
 
-/* Adds one box for the branches of `above` from `first` on, which are the smallest. */
+/* Adds one box for the branches of `above` from `first` on, which are the smallest, unless that box
+ * would be too narrow, too. */
 static void hide_rest(struct flame_svg *svg, const struct svg_box *above, double x, uint32_t first)
 {
 	uint32_t end = svg->tree.children[above->node + 1];

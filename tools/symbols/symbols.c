@@ -2,10 +2,10 @@
 /*
  * symbols_read() compares the file with the image, turns offsets into places (sorted ELF
  * addresses), and queries each source in turn for the places that have no name yet. For each place
- * that it can name, a source calls symbols_query_add(), which checks, demangles and counts the name
- * once. To add a source, add a line to `sources`. Without a file, the vdso is this process's copy:
- * the kernel maps the same image into every process, and the build-id differs if the capture is
- * from another machine or kernel.
+ * that it can name, a source calls symbols_query_add(), which checks and demangles the name, and
+ * stores each row once. To add a source, add a line to `sources`. Without a file, the vdso is this
+ * process's copy: the kernel maps the same image into every process, and the build-id differs if
+ * the capture is from another machine or kernel.
  * Invariants: (1) no name comes from a file that is not the recorded one  [test-symbols: changed]
  *             (2) a row covers every place that maps to it  [test-symbols: overlapping]
  *             (3) names are valid UTF-8 without control characters, and never empty
