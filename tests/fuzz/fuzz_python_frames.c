@@ -23,7 +23,7 @@
 #define ERROR 77
 #define MAX_ROOM 0x4000u
 
-#define HAS_KEY 0x01   /* the runtime has the input's key, not that of the thread's state */
+#define HAS_KEY 0x01   /* the runtime has the input's key, not the key that finds the state */
 #define HAS_OTHER 0x02 /* another thread holds the lock, or this one for another interpreter */
 #define WITHOUT_CALLS 0x04
 
@@ -138,8 +138,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	make(data);
 	if (data[1] & WITHOUT_CALLS)
 		walk(&chain, NULL, false);
-	/* The first walk knows no ranges to read at once, the second knows those of the previous
-	 * input, and the third those of this input. */
+	/* The first walk knows no ranges to read at once, the second knows those of an earlier
+	 * walk, maybe of another input, and the third knows those of this input. */
 	other.memory.n_ranges = 0;
 	walk(&other, NULL, true);
 	walk(&chain, NULL, true);

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define EPOCHS 2
-#define ROWS 40 /* number of rows of each table in each epoch */
+#define ROWS 40 /* number of rows of each timed table in each epoch */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -81,7 +81,7 @@ static void apply_stat(struct application *application, const struct snapshot_it
 	if (thread && (thread->start_ns > item->time_ns || thread->exit_ns > item->time_ns))
 		return;
 	if (!thread || thread->exit_ns) {
-		/* In a snapshot of one process, skip the thread, because its fork record follows. */
+		/* In a snapshot of one process, skip the thread, whose fork record follows. */
 		if (application->pid)
 			return;
 		thread = add_thread(application, item, &stat);
