@@ -47,7 +47,7 @@ const struct prof_table_def *schema_find(const struct schema *schema, unsigned i
  * many tables. `def` must outlive the schema. */
 MUST_CHECK int schema_add(struct schema *schema, const struct prof_table_def *def);
 MUST_CHECK int schema_encode(const struct schema *schema, struct buffer *buffer);
-/* Decodes a schema and adds its tables. Frees each table of an earlier schema_decode() that is
- * replaced now. Returns 0, PROF_DAMAGED, -ENOMEM, SCHEMA_CONFLICT (the other tables were added) or
- * PROF_LIMIT. */
+/* Decodes a schema and adds its tables. If a table replaces one from an earlier schema_decode(),
+ * the earlier one is freed. Returns 0, PROF_DAMAGED, -ENOMEM, SCHEMA_CONFLICT (the other tables
+ * were added) or PROF_LIMIT. */
 MUST_CHECK int schema_decode(struct schema *schema, const uint8_t *data, size_t size);

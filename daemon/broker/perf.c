@@ -507,8 +507,8 @@ static bool has_arguments(const struct perf_plan *plan)
 	return false;
 }
 
-/* Chooses how many bytes of a stack to copy: the most with which the ring holds the samples of a
- * long enough time. */
+/* Chooses how many bytes of a stack to copy: the largest number with which the ring still holds
+ * samples for long enough. */
 static void choose_stack_bytes(struct perf_plan *plan)
 {
 	uint64_t ring = (uint64_t)plan->sample_pages * (uint64_t)sysconf(_SC_PAGESIZE), bytes;

@@ -468,8 +468,8 @@ PROGRAMS.add_program("fault-static", FAULT, "-static", arguments=[1])
 
 
 def test_signal_trampoline(samples_of):
-    """The trampoline's name is searched at the address to which the handler returns, not at the byte
-    before it, because that byte belongs to no function."""
+    """The trampoline's name is looked up at the address to which the handler returns, not at the
+    byte before it, because that byte belongs to no function."""
     expect(at(samples_of("fault-static")), r"spin;handler;__restore_rt;fault;worker;main(;[^;]+)*;_start")
 
 

@@ -28,7 +28,7 @@
 
 /* Only the values of v8_layout(113) matter. The names are those of V8's variables in C++. */
 EXPORTED __thread uint64_t *current_isolate __asm__("_ZN2v88internal18g_current_isolate_E");
-/* A test changes this number in the file, where it searches for the text after the number. */
+/* A test searches this file for the text after the number, and changes the number. */
 EXPORTED struct {
 	uint32_t number;
 	char text[8];

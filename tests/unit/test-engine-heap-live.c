@@ -19,7 +19,7 @@ static void test_checkpoint(void)
 		    (struct ring_realloc){
 			    .prior = 9 * 16, .address = 16, .size = 100, .duration_ns = 50 });
 	output_end_epoch(&fixture.parts.output);
-	/* rows of this time exist already, so the checkpoint is written later */
+	/* this record has the time of the last row, so the checkpoint is written after the record */
 	add_free(fixture.producer, &fixture, 28, 0);
 	add_free(fixture.producer, &fixture, 40, 10 * 16);
 	add_malloc(fixture.producer, &fixture, 90, 32, 1);
@@ -68,7 +68,8 @@ static void test_checkpoint_before_realloc(void)
 	fixture_done(&fixture);
 }
 
-/* In each epoch with activity of any process, live blocks of idle processes are written, too. */
+/* In each epoch with activity of any process, live blocks of idle processes are written, too, if
+ * they are few. */
 static void test_idle(void)
 {
 	struct fixture fixture;

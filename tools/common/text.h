@@ -12,9 +12,9 @@
 
 /*
  * Returns a new string (g_free) that is valid UTF-8 and does not move the cursor. Bytes that are
- * not UTF-8 become U+FFFD; control and format characters (escapes, newlines, bidi controls,
- * invisible ones) become \n, \t, \xNN or \u{NNNN}. If the locale has only ASCII, such bytes become
- * "?", and all other non-ASCII characters are escaped, too.
+ * not UTF-8 become U+FFFD ("?" if the locale has only ASCII). Control and format characters
+ * (escapes, newlines, bidi controls, invisible ones) become \n, \t, \xNN or \u{NNNN}, and so do all
+ * non-ASCII characters if the locale has only ASCII.
  */
 char *text_escape(const char *bytes) MUST_CHECK;
 char *text_escape_n(const char *bytes, size_t length) MUST_CHECK;
