@@ -19,7 +19,7 @@ static void test_checkpoint(void)
 		    (struct ring_realloc){
 			    .prior = 9 * 16, .address = 16, .size = 100, .duration_ns = 50 });
 	output_end_epoch(&fixture.parts.output);
-	/* this record has the time of the last row, so the checkpoint is written after the record */
+	/* this record has the time of the last row, so the checkpoint is written after it */
 	add_free(fixture.producer, &fixture, 28, 0);
 	add_free(fixture.producer, &fixture, 40, 10 * 16);
 	add_malloc(fixture.producer, &fixture, 90, 32, 1);
