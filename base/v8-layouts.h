@@ -11,7 +11,7 @@
 
 #include <linux/types.h>
 
-/* Makes one number of a version, whose minor part has one digit. */
+/* Combines the two numbers of a version into one number. The minor number has one digit. */
 #define V8_VERSION(major, minor) (10u * (major) + (minor))
 #define V8_VERSIONS 160u /* above all known versions */
 

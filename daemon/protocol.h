@@ -183,7 +183,8 @@ struct message_config {
 	/* number of bytes after this struct, which become metadata rows: struct message_metadata,
 	 * key, value, … */
 	uint32_t metadata_bytes;
-	/* 1: events are per task, and sent with EVENTS; the events of CPU only have the rings */
+	/* 1: events are per task, and sent with EVENTS; the events sent with CPU only have the
+	 * rings */
 	uint32_t by_task;
 	uint32_t policy;  /* enum engine_policy */
 	uint32_t session; /* number of the session, for processes that register */
@@ -279,8 +280,8 @@ struct message_metadata {
 /* A ring of n pages is mapped with 1 + n pages; the broker has mapped each ring once before. The
  * sources write into the first source's ring. But if copy_pages is not 0, the sources that copy
  * stacks of waits write into a second ring, that of the first such source.
- * (PERF_EVENT_IOC_SET_OUTPUT is done.) With per-task events, these events deliver nothing, and
- * there is one for each ring. */
+ * (PERF_EVENT_IOC_SET_OUTPUT is done.) With per-task events, the CPU's events deliver nothing: each
+ * one only has a ring. */
 struct message_cpu {
 	uint32_t cpu;
 	uint32_t side_band_pages;
@@ -312,7 +313,7 @@ struct message_event {
 struct message_interpreted {
 	uint32_t sleeps; /* 0: stop reading frames before sleeps, for all processes */
 	int32_t pid;
-	uint32_t family; /* enum interp_family; 0: none is added now */
+	uint32_t family; /* enum interp_family; 0: no process is added */
 	/* enum interp_family whose BPF programs to load, because a process that needs them is
 	 * expected soon; 0: none */
 	uint32_t expected;

@@ -2,10 +2,10 @@
 /*
  * profd-files - opens files that targets choose, and may be killed while it is blocked
  *
- * profd starts one for each session. A read of a FUSE file may never return, nor a read of a /proc
- * file that needs a process's memory. The reading process is then stuck in the kernel; this process
- * takes that risk instead of profd. For probes, another profd-files process with fewer rights
- * parses the files. See daemon/files-protocol.h.
+ * profd starts one such process for each session. A read of a FUSE file, or of a /proc file that
+ * needs a process's memory, may never return. The reading process is then stuck in the kernel; this
+ * process takes that risk instead of profd. For probes, another profd-files process with fewer
+ * rights parses the files. See daemon/files-protocol.h.
  * Invariants: (1) requests are handled one at a time, in order, so that the broker knows which one
  *                 is stuck
  *             (2) a request leaves no state behind, so that another such process can continue

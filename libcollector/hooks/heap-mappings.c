@@ -50,8 +50,8 @@ static void prepare(void)
 		heap_next_find_mappings();
 }
 
-/* Returns whether to record a mapping. Those that a foreign allocator makes during a call are
- * not. */
+/* Returns whether to record a mapping. A mapping that a foreign allocator makes while a hook calls
+ * the allocator is not recorded. */
 static bool is_recorded(void)
 {
 	return (heap_mode & HEAP_MAPPINGS) &&

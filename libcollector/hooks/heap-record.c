@@ -175,8 +175,9 @@ static inline __attribute__((always_inline)) void fill_alloc(struct ring_alloc *
 }
 
 /* Records an allocation if the fast path cannot. `ring`: the ring that the fast path tried; NULL:
- * it tried none, because another hook may run, or the thread has no ring. `wasted`: a record begun
- * in `ring` whose ids are not valid, or NULL. `frame`: the hook's frame. */
+ * it tried none, because another hook may run on the thread, or no ring can take the record.
+ * `wasted`: a record begun in `ring` whose ids are not valid, or NULL. `frame`: the hook's
+ * frame. */
 static __attribute__((noinline)) void *alloc_otherwise(uint32_t kind, uint64_t size, void *address,
 						       uint64_t pc, uint64_t sp, uint64_t fp,
 						       struct ring *ring, void *wasted,

@@ -92,8 +92,8 @@ static inline __attribute__((always_inline)) bool message_done(struct producer *
 	return true;
 }
 
-/* Returns whether a record is certain to be lost, and if so counts it. Call this before examining
- * the record's strings, in functions that the program called. */
+/* Returns whether a record is certain to be lost, and if so counts it. Functions that the program
+ * calls use this before they examine the record's strings. */
 static inline __attribute__((always_inline)) bool message_is_lost(size_t payload_bytes)
 {
 	struct producer *producer = register_self.producer;

@@ -486,8 +486,8 @@ static uint16_t measure_text(struct python_memory *memory, uint64_t object, size
 	n = word_at(head, 8);
 	state = cpython_text_state(half_at(head, 24));
 	width = state & 7;
-	/* Not compact, as in an instance of a subclass of str: the characters are elsewhere, and
-	 * are not read. */
+	/* The characters of a string that is not compact, such as an instance of a subclass of str,
+	 * are elsewhere, and are not read. */
 	if ((state >> 3 & 1) == 0)
 		return 0;
 	if (width != 1 && width != 2 && width != 4)

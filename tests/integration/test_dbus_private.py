@@ -503,7 +503,7 @@ def test_interpreters_are_left_out(rights, profd, tmp_path, spawn, by_task):
 
 
 def test_waits_by_task(rights, profd, file, capture, profcapture, spawn):
-    """If events are opened for each thread, also for threads that start later, waits have stacks
+    """If events are opened for each thread, including threads that start later, waits have stacks
     too."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     # the second target sleeps all the time, so there is time to read its stack
@@ -673,7 +673,8 @@ def test_lifetime_that_is_over(rights, profd, file):
 
 
 def test_lifetime_that_never_ends(profd, file):
-    """A file is refused: it never hangs up, and poll() blocks if its server does not answer."""
+    """A file is refused, because it never reports a hangup, and poll() blocks if the server of its
+    file system does not answer."""
     name, message = refusal(profd.create, {**SYSTEM, "lifetime": variant("h", 1)}, file, file)
     assert name == "InvalidOption" and '"lifetime"' in message
 

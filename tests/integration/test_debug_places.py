@@ -65,13 +65,13 @@ BUILT = {
     "cpp-split-4": (CPP, ["-gdwarf-4", "-gsplit-dwarf"]),
     "cpp-lto": (CPP, ["-gdwarf-5", "-flto"]),
 }
-# Classes of differences, and their maximum number in a hundred addresses. "llvm": binutils errs,
-# and LLVM agrees with us: binutils does not read split DWARF 5, uses the wrong file numbers of
-# DWARF 5, and names an inlined C++ function without a linkage name like the function around it.
-# "alias": the outermost function has several names, and each tool takes a different one, or DWARF
-# has only the plain name and the symbol table the mangled one. "symbol": DWARF has no function at
-# the address (assembly, start files), and both tools take the name from the symbol table, which
-# our program does not read.
+# Classes of results, and the maximum number of each in 100 addresses. "llvm": LLVM agrees with us,
+# and binutils errs: it does not read split DWARF 5, uses wrong file numbers in DWARF 5, and gives
+# an inlined C++ function that has no linkage name the name of the function around it. "alias": the
+# outermost function has several names, and each tool takes a different one, or DWARF has only the
+# plain name and the symbol table the mangled one. "symbol": DWARF has no function at the address
+# (assembly, start files), and both tools take the name from the symbol table, which our program
+# does not read.
 MOST = {"equal": 100, "llvm": 100, "alias": 60, "symbol": 45}
 TOTALS = collections.Counter()
 

@@ -279,8 +279,8 @@ int main(int, char **argv) {
 
 
 def test_memory_callers(profctl, profcapture, require, tmp_path):
-    """A row names a function that allocates. If that is a library's, the row also names the
-    program's function that called it, and the line of the call. Inlined functions count as
+    """A row names a function that allocates. If that function is in a library, the row also names
+    the program's function that called it, and the line of the call. Inlined functions count as
     functions."""
     if SANITIZED:
         pytest.skip("the collector is not loaded into sanitized programs")

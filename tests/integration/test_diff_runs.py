@@ -76,7 +76,7 @@ def test_no_verdict(profctl, profcapture, builds, runs, tmp_path):
             said = done.stdout.splitlines()[0]
             assert said.startswith("No verdict: ") and needed in said and str(file) in said and "No verdict" not in done.stderr
             assert "(whole run)" in done.stdout and "The whole run" not in done.stdout
-            # without --fail-over, a capture that is not whole does not make diff fail
+            # without --fail-over, an unfinished capture does not make diff fail
             done = profcapture("diff", *files, check=plain)
             assert done.stdout.splitlines()[0] == said and "No verdict" not in done.stderr
             done = profcapture("diff", *files, "--json", check=plain)

@@ -25,8 +25,9 @@ SECRETS = r"USER=jane HOST=moon jane@moon moon \\moon\s C:\Users\jane\x jane, MO
 
 @pytest.fixture(scope="module")
 def private(profctl, compile_c, tmp_path_factory):
-    """A folder with captures full of secrets: a recorded one, and two generated ones, in which each text
-    of each table has names of users and hosts: one has SECRETS, the other has other names."""
+    """A folder with captures full of secrets: a recorded one and two generated ones. Each text in
+    each table of a generated capture has names of users and hosts: SECRETS in the first capture,
+    other names in the second."""
     home = tmp_path_factory.mktemp("house of jane")
     program = home / "city"
     shutil.copy(compile_c("city", PROGRAM, "-g", "-pthread", f"-I{os.environ['PROF_SOURCE_DIR']}", os.environ["LIBPROFCOLLECTOR"]), program)

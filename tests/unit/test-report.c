@@ -362,7 +362,7 @@ static void test_origins(void)
 	unsigned native = 0;
 
 	check_origins(0, N_ORIGINS - 1, CODE_ORIGIN_LIBRARY);
-	/* Without interpreted functions, an interpreter is a program like others. */
+	/* Without interpreted functions, an interpreter is treated like any other program. */
 	while (*origin_cases[native].image == '[')
 		native++;
 	check_origins(native, N_ORIGINS - 1, CODE_ORIGIN_OWN);
@@ -981,9 +981,9 @@ static void test_events(void)
 }
 
 /*
- * a calls generated code, which calls b. In b, line 20 is sampled, in a call that is inlined at
- * line 30. Names of generated code depend on the time; its callees have lines and inlined calls as
- * in any other stack.
+ * a calls generated code, which calls b. The sampled line 20 is in a function that is inlined into
+ * b at line 30. Names of generated code depend on the time. Functions that generated code calls
+ * have lines and inlined calls, as in any other stack.
  */
 static void with_generated_code(struct build *build)
 {

@@ -204,9 +204,10 @@ static void handle_and_leave(int number)
 }
 
 /*
- * Sets the child's handler. Writes a record for each instruction to interrupt. After each of them,
- * writes another record, which detects that the interrupted one was abandoned. lap: the ring's
- * size; each record to interrupt is the first one of a lap, after a pad. 0: the ring is never full.
+ * Sets the child's handler. Writes a record for each instruction to interrupt, and after it a
+ * record that detects whether the first one was abandoned. `lap`: the ring's size; other records
+ * fill each lap, so a record to interrupt is the first one of the next lap, after a pad. 0: do not
+ * fill laps.
  */
 static void write_until_all(void (*handler)(int), uint64_t lap)
 {
@@ -313,7 +314,8 @@ static void drain_rest(void)
 	check_law(&pair.reader.totals);
 }
 
-/* All records are written, except by handlers in a few critical instructions; those are counted. */
+/* All records are written, except the record of a handler that interrupts one of a few critical
+ * instructions. That record is counted as lost. */
 static void test_nested(void)
 {
 	struct ring_totals *totals = &pair.reader.totals;

@@ -100,8 +100,8 @@ static void test_heap(void)
 	CHECK(known);
 	for (size_t i = 0; i < 4; i++)
 		CHECK(range_of(pcs[i]) && range_of(pcs[i])->image == 0);
-	/* The last page of the address space has no end, so it is looked up each time, without a
-	 * report. */
+	/* The end of the last page of the address space overflows, so no range can hold the page:
+	 * it is looked up each time, without a report. */
 	told = scan(pcs, 5, &known);
 	told = scan(pcs, 5, &known);
 	CHECK_INT(told.n, 0);

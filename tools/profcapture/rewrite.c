@@ -386,7 +386,8 @@ static bool state_stays(struct rewrite *rewrite, const struct prof_table_def *de
 	}
 }
 
-/* Returns whether to keep metadata. Memory settings do not apply to later segments. */
+/* Returns whether to keep metadata. Memory settings from segments before the slice are dropped,
+ * because they do not apply to later segments. */
 static bool metadata_stays(const struct rewrite *rewrite, const struct prof_batch *batch,
 			   size_t row)
 {

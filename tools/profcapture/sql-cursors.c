@@ -334,7 +334,7 @@ static int filter_rows(sqlite3_vtab_cursor *base, int number, const char *plan, 
 
 		if (type == SQLITE_NULL)
 			cursor->is_done = true;
-		/* A real bound is rounded outwards: SQLite checks the row, too. */
+		/* Round a floating-point bound outward. SQLite also checks the rows. */
 		if (type == SQLITE_FLOAT && fabs(sqlite3_value_double(argv[i])) < 9e18 &&
 		    (plan[i] == SQL_PLAN_FROM || plan[i] == SQL_PLAN_TO))
 			type = SQLITE_INTEGER, value += plan[i] == SQL_PLAN_TO ? 1 : -1;

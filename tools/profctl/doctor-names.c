@@ -357,7 +357,7 @@ static void look_at_process(const struct doctor_host *host, const char *pid, uin
 		runtimes->first_of[runtime] = g_strdup(pid);
 }
 
-/* Returns the fixes for all kinds of runtimes with processes without names. */
+/* Returns the fixes for all runtimes that have processes without names. */
 static char *fix_of(const struct runtimes *runtimes)
 {
 	g_autoptr(GPtrArray) fixes = g_ptr_array_new_with_free_func(g_free);

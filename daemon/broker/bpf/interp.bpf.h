@@ -81,8 +81,9 @@ struct scratch {
 	/* Source addresses of the bytes in `frame` and `window`, if these hold several frames. */
 	__u64 frames_at, window_at;
 	__u32 frames_bytes, window_bytes;
-	/* PHP: number of generators in `staged`; number of fibers whose last frame was read;
-	 * whether the last function is not the outermost of its activation */
+	/* PHP: generators: number of generators in `staged`. fibers: number of fibers whose last
+	 * frame was read. is_open: the outermost function of the current activation is still to be
+	 * read */
 	__u32 generators, fibers, is_open;
 	/* V8: maps that are known to be those of a SharedFunctionInfo and of a Script */
 	__u64 info_map, script_map;
@@ -174,7 +175,7 @@ static __always_inline __u64 read_specific(__u64 fsbase, __u32 key)
 	return value;
 }
 
-/* musl's struct pthread on x86-64, from 1.2 on: a pointer to the values
+/* musl from 1.2 on, x86-64: offset in struct pthread of the pointer to the values
  * (src/internal/pthread_impl.h) */
 #define MUSL_SPECIFIC 0x80
 #define MUSL_KEYS 128

@@ -428,8 +428,8 @@ static __always_inline void take_sub(struct perl_walk *walk, __u32 kind, __u64 c
 	}
 	hash = mixed(start, word_at(object, CV_GLOB, 0xf8));
 	hash = mixed(hash, word_at(object, CV_STASH, 0xf8));
-	/* Without a statement, `file` is the sub's own copy of the name, which differs between
-	 * closures. */
+	/* Without a statement, `file` is the address of the sub's own copy of the name, and each
+	 * closure has another copy. */
 	list->hash = list->first_line ? mixed(hash, list->file) : hash;
 	list->frame_kind = kind;
 	list->code = word_at(object, CV_ROOT, 0xf8);

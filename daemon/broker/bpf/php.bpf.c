@@ -55,7 +55,7 @@ struct php_walk {
 };
 
 /* Reads the hash of a string, which is 0 if it was not computed yet. Returns false on a fault, or
- * if the string was released: the code of an eval() stays current until it is destroyed. */
+ * if the string was released, because the code of an eval() stays current while PHP destroys it. */
 static __always_inline bool read_hash(struct php_walk *walk, __u64 object, __u64 *ret_hash)
 {
 	__u64 head[2] = {};
@@ -244,8 +244,8 @@ static __always_inline void end_fiber(struct php_walk *walk)
 }
 
 /* A generator that executes `yield from` has a placeholder instead of its frame, because the last
- * generator of the chain is executed for it. The frames of the generators in between come first, so
- * all are staged, one in each step. */
+ * generator of the chain is executed for it. The frames of the generators between these two come
+ * before its own frame, so all generators except the last are staged, one in each step. */
 static __always_inline void stage_generator(struct php_walk *walk)
 {
 	struct walk *common = &walk->common;

@@ -414,8 +414,9 @@ static __always_inline bool read_environment(struct ruby_walk *walk, __u64 ep, _
 	return true;
 }
 
-/* Returns the class of the method that a frame executes, or in which its block is; 0: not known.
- * The arguments are the words of the frame's environment. Not static, like ruby_describe(). */
+/* Returns the class of the method that a frame executes, or that contains the frame's block; 0: not
+ * known. The arguments are the words of the frame's environment. Not static, like
+ * ruby_describe(). */
 __noinline __u64 ruby_find_owner(__u64 method_of, __u64 parent, __u64 flags)
 {
 	__u64 words[ENVIRONMENT_BYTES / 8] = { method_of, parent, flags }, method[5] = {};

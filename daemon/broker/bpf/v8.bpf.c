@@ -3,12 +3,12 @@
  * V8.bpf - reads the frames of a JavaScript program at the moment of a sample, or before a sleep
  *
  * Frames of code that V8 generated are linked by their frame pointers. A frame has the type of its
- * code, or an object, and then its function. C++ code may use the frame pointer's register for
- * other values, so the isolate stores the address of the frame in which generated code called C++
- * last. When C++ calls generated code, the outermost frame of that code is an entry: it stores the
- * address of the frame in which generated code had called that C++. The isolate also stores the
- * address of the outermost entry, so a chain that ends elsewhere is torn. A frame that is not
- * complete yet is left out: its function has not begun.
+ * code; the frame of a function has an object in that place, and then the function. C++ code may
+ * use the frame pointer's register for other values, so the isolate stores the address of the frame
+ * in which generated code called C++ last. When C++ calls generated code, the outermost frame of
+ * that code is an entry: it stores the address of the frame in which generated code had called that
+ * C++. The isolate also stores the address of the outermost entry, so a chain that ends elsewhere
+ * is torn. A frame that is not complete yet is left out: its function has not begun.
  *
  * The garbage collector moves objects, so a function is identified by the number of its script and
  * by its own number in the script. Reads are bounded, and a process can harm only its own samples.
@@ -103,7 +103,7 @@ static __always_inline const struct interp_v8 *find_layout(void)
 }
 
 /* Reads an object. While the garbage collector runs, a moved object has its new address instead of
- * its map: then changes `object` to that address, and reads there. */
+ * its map; if so, changes *object to the new address, and reads there. */
 static __always_inline long read_object(void *to, __u32 size, __u64 *object)
 {
 	__u64 map;
@@ -332,8 +332,8 @@ static long count_part(__u32 index, struct line_count *count)
 	return 0;
 }
 
-/* Counts the lines of a script's text up to that of the character at `position`. *ret_lines is 0 if
- * they cannot be counted. Returns 1 if a later sample has to continue, and -1 on errors. Not
+/* Counts the lines of a script's text up to the line of the character at `position`. *ret_lines is
+ * 0 if they cannot be counted. Returns 1 if a later sample has to continue, and -1 on errors. Not
  * static, like v8_find_text(). */
 __noinline int v8_count_lines(__u64 source, __u32 position, __u64 script, __u32 *ret_lines)
 {
