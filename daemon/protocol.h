@@ -10,9 +10,9 @@
  * every length, because hostile bytes may have taken over the engine.
  *
  * A session: broker CONFIG, CPU (one per CPU), for per-task events EVENTS (any number), START ->
- * engine enables the side band, if the broker could not yet, SNAPSHOT_REQUEST -> broker SNAPSHOT ->
- * engine enables sampling, STARTED … PROGRESS … STOP -> engine drains, finishes the file, FINISHED,
- * exits. The engine treats end-of-file on the socket like STOP with reason client-gone.
+ * engine enables the side band, unless the broker has done so, SNAPSHOT_REQUEST -> broker SNAPSHOT
+ * -> engine enables sampling, STARTED … PROGRESS … STOP -> engine drains, finishes the file,
+ * FINISHED, exits. The engine treats end-of-file on the socket like STOP with reason client-gone.
  */
 #pragma once
 

@@ -3,8 +3,8 @@
  * Lost - the list of chunks that were found unreadable, each once
  *
  * Damage in a payload is found when the payload is read: by any cursor, dictionary or check, in any
- * thread, often several times. They all record it here, so that a program can query all losses in
- * one place, including those of dictionaries.
+ * thread, often several times. Each of these records the damage here, so that a program can query
+ * all losses in one place, including those of dictionaries.
  *
  * Invariants: (1) a chunk is counted once, however often it was found
  *                 [test-capture-damage: lost_once]

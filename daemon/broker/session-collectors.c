@@ -4,8 +4,8 @@
  *
  * The kernel identifies a process and its user. The engine checks whether the process is a target,
  * and decides. A process that is refused for lack of room is reported to the engine, which counts
- * it if it is a target. Only a few are reported at a time, and each once, because any process may
- * connect any number of times. Main thread only.
+ * it if it is a target. Only a few such processes are reported at a time, and each once, because
+ * any process may connect any number of times. Main thread only.
  */
 #include "daemon/broker/session-internal.h"
 

@@ -1017,7 +1017,8 @@ bool session_stop(struct session *session, enum engine_reason reason, GError **e
 		perf_tasks_cancel(session->opening);
 		return true;
 	}
-	/* Read requests that a short command has sent: it may have recorded already. */
+	/* Read the requests that a short command has sent, because it may already have recorded
+	 * something. */
 	if (session->sysprof)
 		sysprof_receive_rest(session->sysprof);
 	session_notify_refused(session);

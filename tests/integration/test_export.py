@@ -317,7 +317,8 @@ def test_chrome_waits_have_causes(profcapture, sleeper):
     """A thread that sleeps is idle between two samples, and its wait names the function that slept."""
     events, threads = read_chrome(profcapture("export", sleeper, "--to", "chrome").stdout)
     naps = [event for event in events if event["ph"] == "X" and event["args"].get("cause") == "timer" and event["args"]["function"] == "main"]
-    # the kernel's timer begins before the thread leaves its CPU, which a busy machine may delay
+    # the kernel's timer begins before the thread leaves its CPU, and a busy machine may delay the
+    # leaving, so a wait may be shorter than its sleep
     assert len(naps) == 5 and statistics.median(event["dur"] for event in naps) > 19000
     _, _, samples = max(threads, key=lambda thread: len(thread[2]))
     at = [us for _, us in samples]

@@ -356,7 +356,8 @@ def test_svg_comparison(profcapture, capture, later, report):
     assert boxes[0][2:4] == (total, total)
     classes = [(box[5].get("class").rstrip("123"), box[2] - box[3]) for box in boxes if box[5].get("data-v")]
     assert all(kind == "other" or (kind == "more") == (change > 0) for kind, change in classes) and classes[0] == ("other", 0)
-    # sum over all threads, because the second thread's samples have another name until it is named
+    # sum over all threads, because the samples of the second thread have another name until that
+    # thread is named
     inside, sums = math.inf, [0, 0]
     for depth, name, *values in (box[:4] for box in boxes):
         inside = math.inf if depth <= inside else inside

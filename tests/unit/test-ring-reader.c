@@ -321,7 +321,7 @@ static void test_ends(void)
 	CHECK_INT(end, batch.now_ns);
 	REQUIRE(ring_batch_next(&batch, &record));
 	CHECK_INT(record.time_ns, now + 5);
-	/* this record claims a time after the drain, so it gets that of the drain */
+	/* this record claims a time after the drain, so it gets the time of the drain */
 	REQUIRE(ring_batch_next(&batch, &record));
 	CHECK(record.time_ns >= end);
 	pair_done(&pair);
