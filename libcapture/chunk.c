@@ -170,7 +170,8 @@ static int put_column(struct group_writer *writer, const struct group_rows *grou
 	return r;
 }
 
-/* Returns the number of parts of all columns: their descriptors are reserved before the bytes. */
+/* Returns the number of parts of all columns. Space for the descriptors of the parts is reserved
+ * before the bytes of the parts. */
 static size_t count_parts(const struct group_rows *group)
 {
 	size_t n = 0;

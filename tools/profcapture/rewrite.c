@@ -463,7 +463,7 @@ static void fit_row(const struct rewrite *rewrite, const struct prof_table_def *
 COMPARE_BY(compare_damages, struct damage_row, ORDER(a->segment, b->segment),
 	   ORDER(a->time, b->time))
 
-/* The state of date_damages(), which goes through chunks and damage side by side. */
+/* The state of date_damages(), which goes through the chunks and the damage in file order. */
 struct dating {
 	GArray *damages; /* struct damage_row, in file order */
 	guint next;      /* index of the first damage whose times are not set */

@@ -233,7 +233,8 @@ static __always_inline __u32 read_cop(__u64 cop, __u32 *ret_line, __u64 *ret_fil
 }
 
 /* Reads the line and the file of the next frame; changes neither if they are unknown. Perl has one
- * statement for all files that are being compiled, so only the place in the innermost is known. */
+ * statement for all files that are being compiled, so only the place in the innermost of these
+ * files is known. */
 static __always_inline void read_place(struct perl_walk *walk, __u32 *ret_line, __u64 *ret_file)
 {
 	struct perl_list *list = list_of(walk);

@@ -342,7 +342,7 @@ static long step(__u32 index, struct php_walk *walk)
 			walk->generator = object;
 		return 0;
 	}
-	/* Beyond the limit of frames, only those that end a run or a fiber matter. A fiber's last
+	/* Beyond the limit of frames, only frames that end a run or a fiber matter. A fiber's last
 	 * frame is all zeros. */
 	if (walk->common.flags & INTERP_DEEPER && !is_staged &&
 	    !(word_at(scratch->frame, layout->frame_info, 0x78) & INFO_TOP) &&
