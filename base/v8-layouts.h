@@ -27,7 +27,7 @@ struct interp_v8 {
 	/* The frame of a function has an object where other frames have their type. */
 	__u16 frame_type, frame_function;
 	/* Where an entry frame saves each of the isolate's two addresses of frames that called C++;
-	 * 0: this version does not save it. */
+	 * 0: this version does not save that address. */
 	__u16 entry_exit_frame, entry_fast_call_frame;
 	__u16 entry_type, construct_entry_type, builtin_exit_type;
 	__u16 map_type;

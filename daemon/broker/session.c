@@ -508,8 +508,8 @@ static void receive_cpu_request(struct session *session, const void *body, size_
 	    !is_online(number))
 		return;
 	if (perf_cpu_open(&session->plan, number, &cpu, &error)) {
-		/* Count all rings, because only the engine knows whether the CPU's former ones
-		 * still exist, and it may have been taken over. */
+		/* Count all rings, because only the engine knows whether the CPU's former rings
+		 * still exist, and the engine may have been taken over. */
 		session->returned_bytes += ((uint64_t)session->plan.side_band_pages +
 					    session->plan.sample_pages + session->plan.copy_pages) *
 					   (uint64_t)sysconf(_SC_PAGESIZE);
@@ -638,8 +638,9 @@ static bool open_events(struct session *session, GError **error)
 	if (!options->kernel && !leave_out_fields(session, error))
 		return false;
 	plan_sleeps(session);
-	/* A thread cannot inherit a probe: the kernel reads the path of its file again, at the same
-	 * address, but in the memory of the process that creates the thread. Then clone() fails. */
+	/* A thread cannot inherit a probe: to open the probe again, the kernel reads the path of
+	 * the probe's file at the same address, but in the memory of the process that creates the
+	 * thread. So clone() fails. */
 	for (unsigned i = 0; i < options->n_events; i++)
 		has_probes |= options->events[i].kind == PROF_SOURCE_PROBE;
 	/* Per-task events do not report who wakes a thread. */

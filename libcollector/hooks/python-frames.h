@@ -47,8 +47,8 @@ struct python_memory {
 	struct safe_read safe;
 	bool is_direct; /* the thread holds the interpreter's lock, so its frames can be loaded */
 	bool may_call;
-	/* The ranges that the last walk without the lock read, in its order. They are likely to be
-	 * needed again, so one system call reads them all. */
+	/* The ranges that the last walk without the lock read, in the order in which it read them.
+	 * They are likely to be needed again, so one system call reads them all. */
 	uint32_t n_ranges, n_used; /* n_used: used by this walk */
 	uint32_t n_valid;          /* number of ranges that were read ahead */
 	uint32_t n_read;           /* offset in `bytes` of the next range */

@@ -153,7 +153,7 @@ def is_alias(symbols, own, other):
 
 
 def compare(own, binutils, llvm, symbols):
-    """Returns the class of an address (see MOST); None: our answer agrees with neither tool."""
+    """Returns the class of an address (see MOST); None: the answers differ for no known reason."""
     for name, other in (("equal", binutils), ("llvm", llvm)):
         if same_lines(own, other) and same_names(own, other):
             return name

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Checks of libcollector/unwind/self-unwind.c wherever a hook may run: chains equal those of
- * libgcc's unwinder, and a walk does not fault, wait, or use others' memory. Needs only libc, so
- * that it also runs on other architectures.
+ * libgcc's unwinder, and a walk does not fault, wait, or use memory of other threads. Needs only
+ * libc, so that it also runs on other architectures.
  */
 #include "libcollector/unwind/self-unwind.h"
 
@@ -202,7 +202,8 @@ static void *check_in_thread(void *data)
 	return NULL;
 }
 
-/* Walks on stacks without a guard page: one of the libc, and one that the program allocated. */
+/* Walks on stacks without a guard page: one that libc allocated, and one that the program
+ * allocated. */
 static void test_given_stack(void)
 {
 	void *stack = mmap(NULL, 1u << 20, PROT_READ | PROT_WRITE,

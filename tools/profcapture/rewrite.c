@@ -276,7 +276,7 @@ static bool scan_switch(struct rewrite *rewrite, struct names_epoch *epoch,
 	return true;
 }
 
-/* Writes a switch row for each thread that is not on a CPU at `time`. */
+/* Writes a switch row for each thread that has not exited and is not on a CPU at `time`. */
 static bool write_states(struct rewrite *rewrite, uint64_t time, GError **error)
 {
 	g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(struct thread_state));
