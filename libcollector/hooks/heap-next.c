@@ -7,7 +7,7 @@
  * Allocations by dlsym() itself come from a pool in this library, and are not recorded.
  *
  * If another allocator comes before this library in the lookup order, the program calls that
- * allocator, and only calls of functions that it lacks come here. These are passed on to that
+ * allocator, and only calls of functions that it lacks come here. Such calls are passed on to that
  * allocator, so that each block is freed by the allocator that made it, and nothing is recorded. A
  * test allocation through the program's malloc detects this case: the block is then not from the
  * pool.

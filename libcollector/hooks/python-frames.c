@@ -238,7 +238,7 @@ static uint64_t find_thread(struct python_memory *memory, const struct python_st
 	/* Another thread may hold the lock with this state, but not while this thread evaluates. */
 	memory->is_direct = current == state && stack && stack->evaluates;
 	/* The thread may hold the lock for another interpreter, with the state `current`. Read that
-	 * through safe-read.c, because another thread's state may be released meanwhile. */
+	 * state through safe-read.c, because another thread's state may be released meanwhile. */
 	if (current == state || !current || !memory->may_call ||
 	    !safe_read(&memory->safe, current + layout->thread_id, &id, sizeof(id)) ||
 	    id != cpu_thread_pointer())

@@ -617,8 +617,8 @@ static void test_cyclic_stacks(void)
 	build_done(&build);
 }
 
-/* Returns the number of nodes with at least `min` samples in the pruned tree. Each must equal the
- * node of the whole tree. */
+/* Returns the number of nodes with at least `min` samples in the pruned tree. Checks that each of
+ * these nodes equals the same node of the whole tree. */
 static guint count_alike(struct answer *whole, struct answer *pruned, uint64_t min)
 {
 	g_autofree uint32_t *twin = g_new0(uint32_t, whole->profile.tree.nodes->len);

@@ -120,7 +120,8 @@ void live_add(struct live *live, unsigned table, const struct prof_batch *batch)
 void live_add_symbol(struct live *live, uint32_t image, uint64_t start, uint64_t length,
 		     const char *name, const char *raw_name);
 /* Adds a function that contains the place. Must be called for the innermost inlined function first
- * (`is_first`), which replaces the place's name, then for each function that contains it. */
+ * (`is_first`), which replaces the place's name, then for each outer function, from the inside
+ * out. */
 void live_add_inlined(struct live *live, uint32_t place, const char *name, const char *raw_name,
 		      bool is_first);
 /* Names the place by its offset, for a place without a symbol. */

@@ -107,7 +107,7 @@ struct perl_walk {
 struct perl_list {
 	/* states of the current thread's interpreter and of the process's first interpreter */
 	__u64 interpreter, first_interpreter;
-	__u64 contexts, previous; /* contexts of the current stack; the next stack, 0: none */
+	__u64 contexts, previous; /* contexts of the current stack; the next outer stack, 0: none */
 	__u64 cop;                /* the statement at which the next frame is; 0: unknown */
 	__s32 context, top;       /* index of the next sub's context; of the innermost context */
 	__u32 kind, ended;
