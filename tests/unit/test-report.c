@@ -617,8 +617,8 @@ static void test_cyclic_stacks(void)
 	build_done(&build);
 }
 
-/* Returns the number of nodes with at least `min` samples in the pruned tree. Checks that each of
- * these nodes equals the same node of the whole tree. */
+/* Returns how many nodes of the whole tree that have at least `min` samples are also in the pruned
+ * tree. Checks that their counts are equal. */
 static guint count_alike(struct answer *whole, struct answer *pruned, uint64_t min)
 {
 	g_autofree uint32_t *twin = g_new0(uint32_t, whole->profile.tree.nodes->len);

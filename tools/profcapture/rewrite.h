@@ -4,9 +4,9 @@
  *
  * Rows of every table, including tables that this version does not define, are copied with the
  * dictionary rows that they refer to. Names without references are dropped. Segments are kept.
- * Epochs are kept or merged. A last epoch has the symbols of images that are still referenced.
- * Memory: one epoch of the source, one of the result, and the blocks that are live at the start of
- * a cut.
+ * Epochs are kept or merged. An additional last epoch has the symbols and lines of the copied
+ * images. Memory: one epoch of the source, one of the result, and the blocks that are live at the
+ * start of a cut.
  */
 #pragma once
 

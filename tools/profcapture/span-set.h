@@ -20,9 +20,9 @@ struct span_set {
 	const struct reader *reader;
 	GPtrArray *stretches; /* by thread or process: GArray of struct stretch in order, or NULL */
 	uint64_t marks;       /* instants and spans with this name, also outside the range */
-	/* spans that overlap the reader's range */
+	/* spans that overlap the reader's range: with both ends, without an end, without a begin */
 	uint64_t spans, no_end, no_begin;
-	/* sum of the durations of spans with both ends, also outside the range; saturates at
+	/* sum of the whole durations of `spans`, which may extend beyond the range; saturates at
 	 * UINT64_MAX */
 	uint64_t total_ns;
 };

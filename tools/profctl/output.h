@@ -35,5 +35,6 @@ uint64_t output_bytes(const struct output *output);
 /* Returns whether the capture has no complete chunk, for example because the engine was killed
  * early. Returns false if this cannot be checked. */
 bool output_is_unreadable(const struct output *output);
-/* Returns whether the capture can be read again: it is not in a pipe or a device. */
+/* Returns whether the capture is recorded directly into a regular file, so that it can be read
+ * again. */
 bool output_is_kept(const struct output *output);
