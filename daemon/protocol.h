@@ -29,8 +29,8 @@
 #define ENGINE_MAX_TARGETS 256u
 #define ENGINE_MAX_USAGE_PIDS 256u
 #define ENGINE_MAX_CPUS 1024
-/* Memory limit of an engine: tables of 256 MiB, queues of 64 and 128 MiB, dictionaries of an epoch
- * below 300 MiB, and the rest. Rings are not included. */
+/* Memory limit of an engine, without its rings. The largest parts have their own limits: unwind
+ * tables 256 MiB, data about allocations 448 MiB. */
 #define ENGINE_MEMORY_BYTES (UINT64_C(1) << 30)
 /* Exit status of an engine that ran out of memory. */
 #define ENGINE_EXIT_NO_MEMORY 71
