@@ -321,8 +321,9 @@ struct message_interpreted {
 	uint64_t addresses[4]; /* as in struct interp_process */
 };
 
-/* Two further events that write into the ring of a CPU's sources. The first one writes the samples
- * of processes with an interpreter, instead of their source; the second one, their code objects. */
+/* Two further events that write into the ring of a CPU's sources. For processes with an
+ * interpreter, the first event writes the samples, instead of the source; the second event writes
+ * the code objects. */
 struct message_outputs {
 	uint32_t cpu;
 	uint32_t is_last; /* 1: all CPUs have their events now */

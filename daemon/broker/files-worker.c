@@ -6,7 +6,8 @@
  * handled.
  * Invariants: (1) a process that is starved of CPU time, or has not started to work, counts as
  *                 stuck only after STARTING_US
- *             (2) a process that was freed is reaped when the kernel lets it exit (stall-quota.c)
+ *             (2) a process whose files_worker was freed is reaped when the kernel lets the process
+ *                 exit (stall-quota.c)
  * Main thread only.
  */
 #include "config.h"

@@ -70,8 +70,8 @@ static bool open_types(struct types *types, void *bytes, size_t n)
 	return types->names[types->names_bytes - 1] == '\0';
 }
 
-/* Returns the type at `place`, and sets `place` to that of the next type. Returns NULL if the type
- * is not valid, or of an unknown kind. */
+/* Returns the type at *place, and sets *place to the place of the next type. Returns NULL if the
+ * type is not valid, or of an unknown kind. */
 static struct btf_type *next_type(const struct types *types, size_t *place)
 {
 	struct btf_type *type = (struct btf_type *)(types->at + *place);

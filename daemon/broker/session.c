@@ -558,8 +558,8 @@ static void notify_reduced(struct session *session)
 	session->listener->warning(session, "reduced", text, session->data);
 }
 
-/* Warns that a session without the kernel has no fields of tracepoints, because they may be kernel
- * addresses. Refuses filters, because they would reveal the fields' values. */
+/* Warns that a session without the kernel has no fields of tracepoints, because fields may be
+ * kernel addresses. Refuses filters, because filters would reveal the values of fields. */
 static bool leave_out_fields(struct session *session, GError **error)
 {
 	const struct perf_plan *plan = &session->plan;

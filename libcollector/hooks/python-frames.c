@@ -309,9 +309,9 @@ static INLINE bool is_referenced(const struct interp_cpython *layout, const uint
 		       : half_at(object, 12) != 0 || word_at(object, 16) >> 2 != 0;
 }
 
-/* Changes the position in the thread's copy of the bytecode to that in the code object, which has
- * `size` instructions. Checks the result, because a handler may interrupt the thread between the
- * changes of a frame's copy and of its position. */
+/* Converts the frame's position in the thread's copy of the bytecode to the position in the code
+ * object, which has `size` instructions. Checks the result, because a handler may interrupt the
+ * thread between the changes of a frame's copy and of its position. */
 static INLINE bool leave_copy(struct python_walk *walk, bool is_direct, struct python_frame *frame,
 			      uint32_t index, uint64_t size)
 {

@@ -166,7 +166,7 @@ def test_normalised(profcapture, recordings):
         assert data["normalised_by"] == norm and data["unit"] == unit
         rows = sum(row["a"] for row in data["rows"] if row["name"] != "<interrupts>")
         assert abs(rows - data["all"]["a"]) < 1e-6 * rows
-    # two threads run for 0.8 s; a virtual machine may miss up to half of the ticks
+    # each of two threads runs for 0.8 s; a virtual machine may miss up to half of the ticks
     assert 0.6e9 < data["all"]["a"] < 2.4e9
     assert "has no mark 'x'" in profcapture("diff", one, slow, "--normalise", "mark:x", check=2).stderr
     assert "Did you mean 'time'?" in profcapture("diff", one, slow, "--normalise", "tim", check=2).stderr

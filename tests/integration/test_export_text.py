@@ -169,7 +169,7 @@ def test_chrome_in_speedscope(profcapture, capture, tmp_path):
     events, threads = read_chrome(data)
     named = {(event["pid"], event["tid"]): event["args"]["name"] for event in events if event["name"] == "thread_name"}
     assert {"turns", "own name"} <= set(named.values())
-    # a program that ran before an exec has the same ids, and so the same name
+    # the programs before and after an exec have the same ids, and so the same name
     assert sorted(speedscope_profiles(tmp_path, "x.json", data)) == sorted(f"x.json - {named[pid, tid]}" for pid, tid, _ in threads)
 
 

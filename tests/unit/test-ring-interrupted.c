@@ -268,7 +268,8 @@ static void do_nothing(void)
 
 /*
  * Interrupts every STRIDEth instruction of a record with a signal, each time in a new record.
- * Between records, the child runs freely; it raises SIGTRAP before each.
+ * Between these records, the child runs freely; it raises SIGTRAP before each of them. Returns the
+ * number of signals.
  */
 static uint64_t interrupt_all(pid_t pid, void (*before_each)(void))
 {

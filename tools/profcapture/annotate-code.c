@@ -71,8 +71,8 @@ static bool is_own_code(const struct annotate_code *code, uint64_t offset)
 	return offset >= code->start && offset < code->end;
 }
 
-/* Returns whether the names are those of the shown function. Debug information may name inlined
- * copies of a static function without parameters. */
+/* Returns whether the names are those of the shown function. For inlined copies of a static
+ * function, debug information may have the name without parameters. */
 static bool is_called_so(const struct annotate_code *code, const char *name, const char *raw_name)
 {
 	return strcmp(name, code->shown.name) == 0 || strcmp(raw_name, code->shown.raw_name) == 0 ||
@@ -714,7 +714,7 @@ guint annotate_code_find(const struct annotate_code *code, uint64_t offset)
 	size_t upto = sorted_upto(code->instructions->data, code->instructions->len,
 				  sizeof(struct annotate_instruction), offset);
 
-	/* Every offset with samples is in an instruction: the nearest one at or before it. */
+	/* Every offset with samples is in the nearest instruction at or before the offset. */
 	return number_map_get(&code->known_frames, sampled_frame_key(offset, false)) && upto > 0
 		       ? (guint)upto - 1
 		       : ANNOTATE_NOWHERE;

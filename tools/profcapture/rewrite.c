@@ -5,10 +5,11 @@
  *
  * A slice (the time range that `cut` keeps) needs state from before its start: a task row "exists"
  * for each live thread, and the mappings, generated code and live blocks of their processes. It
- * also gets all metadata. A loss that overlaps the slice is kept with its full count, because its
- * distribution over time is unknown. A switch row that crosses an end of the slice is clamped. A
- * thread that is not on a CPU at an end of the slice gets a switch row of length 0 there. So the
- * slice includes the time until the thread's next switch, or since its last one.
+ * also gets all metadata, except the memory settings of earlier segments. A loss that overlaps the
+ * slice is kept with its full count, because its distribution over time is unknown. A switch row
+ * that crosses an end of the slice is clamped. A thread that is not on a CPU at an end of the slice
+ * gets a switch row of length 0 there. So the slice includes the time until the thread's next
+ * switch, or since its last one.
  */
 #include "config.h"
 

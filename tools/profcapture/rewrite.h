@@ -17,7 +17,7 @@ struct rewrite_options {
 	bool timed;       /* keep only rows of [from_ns, to_ns], and the state at from_ns */
 	int64_t from_ns, to_ns;
 	bool merge_epochs; /* merge parts of the source into full epochs and chunks */
-	/* struct prof_damage, or NULL; for each that lost rows, a loss row is added */
+	/* struct prof_damage, or NULL; a loss row is added for each damage that lost rows */
 	GArray *file_damages;
 };
 

@@ -19,7 +19,8 @@ struct span_set {
 	/* results */
 	const struct reader *reader;
 	GPtrArray *stretches; /* by thread or process: GArray of struct stretch in order, or NULL */
-	uint64_t marks;       /* instants and spans with this name, also outside the range */
+	/* instants and spans with this name, including those outside the range */
+	uint64_t marks;
 	/* spans that overlap the reader's range: with both ends, without an end, without a begin */
 	uint64_t spans, no_end, no_begin;
 	/* sum of the whole durations of `spans`, which may extend beyond the range; saturates at

@@ -45,8 +45,8 @@ struct live_function {
 struct live_place {
 	uint64_t offset; /* offset in the image; for a return address, the byte before it */
 	uint32_t image, function;
-	/* Index in `callers` of a list of the functions that the function is inlined into,
-	 * innermost first; the list ends with 0. 0: not inlined, or not known. */
+	/* Index in `callers` of a list of the functions that `function` is inlined into, innermost
+	 * first; the list ends with 0. 0: not inlined, or not known. */
 	uint32_t callers;
 };
 

@@ -447,8 +447,8 @@ static __always_inline int read_sub(struct perl_walk *walk, __u32 type)
 	__u64 head[2] = {};
 	__s32 depth;
 
-	/* If the context has no sub, the sub is being freed on its return, which calls
-	 * destructors. */
+	/* If the context has no sub, its sub has returned and is being freed, and freeing the sub
+	 * calls destructors. */
 	if (!cv)
 		return word_at(scratch->frame, CONTEXT_RETURN, 0x78) ? 0 : -1;
 	if (read_user(head, sizeof(head), cv) || read_user(scratch->object, CV_BYTES, head[0]))
@@ -603,8 +603,9 @@ static long step(__u32 index, struct perl_walk *walk)
 	return 0;
 }
 
-/* Returns the address of a variable. If the process has `of_address`, the variable's address is
- * read there, because a program may have its own copy of a library's variable. */
+/* Returns the address of a variable. If process->addresses[of_address] is not 0, reads the
+ * variable's address from there, because a program may have its own copy of a library's
+ * variable. */
 static __always_inline __u64 find_variable(const struct interp_process *process, __u32 address,
 					   __u32 of_address)
 {

@@ -141,7 +141,7 @@ static __always_inline long describe(struct php_walk *walk, const struct interp_
 					     __builtin_offsetof(struct interp_code, lines));
 }
 
-/* Returns the line at which the frame with the function in scratch->object is; 0: not known. */
+/* Returns the current line of the frame whose function is in scratch->object; 0: not known. */
 static __always_inline __u32 read_line(struct php_walk *walk, __u64 at, __u64 operation)
 {
 	const struct interp_php *layout = walk->layout;
@@ -208,7 +208,7 @@ static __always_inline long add_function(struct php_walk *walk, __u64 at, __u32 
 	return 0;
 }
 
-/* Ends the run of an activation. Beyond the limit of frames, only counts it. */
+/* Ends the run of an activation. Beyond the limit of frames, only counts the run. */
 static __always_inline void end_activation(struct php_walk *walk)
 {
 	walk->common.scratch->is_open = 0;
