@@ -62,8 +62,8 @@ static bool is_our_namespace(int namespace)
 	       ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
 }
 
-/* Returns whether the user made this namespace, or the one directly below ours that contains it.
- * Takes ownership of the descriptor. */
+/* Returns whether the user created this namespace, or its ancestor directly below ours. Takes
+ * ownership of the descriptor. */
 static bool rules_namespace(int namespace, uid_t uid)
 {
 	CLEANUP_CLOSE int at = namespace;

@@ -12,7 +12,7 @@
  * pid is not reused, and all that was read or opened by pid after target_open() belongs to that
  * process. */
 int target_open(pid_t pid);
-/* Returns whether the process has not ended. A zombie has ended. */
+/* Returns whether the process is alive; a zombie is not. */
 bool target_is_alive(int pidfd);
 /* Returns whether the process is alive and entirely the user's, see process_access_all(). `pid` is
  * the one passed to target_open(). */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Probe - opens the file in which a probe is to be placed, and finds where
+ * Probe - opens the file for a probe, and finds the place of the probe
  *
  * A client names the file; the kernel will change its code in all processes that map it. So the
- * client must have permission to read the file, and not everybody may write to it.
+ * client must have permission to read the file, and the file must not be writable by everybody.
  * Invariants: (1) the descriptor that is passed on refers to the file that was examined
  *             (2) the file is on a filesystem without a server, so that nobody who opens it waits
  *             (3) every other file is refused with a reason  [test_probes: test_refused_files]

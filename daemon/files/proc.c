@@ -251,8 +251,8 @@ static pid_t add_threads(struct snapshot *snapshot, int dir, pid_t pid)
 	return other;
 }
 
-/* Adds the program's path and, unless `bare`, its command line and mappings, for which reading may
- * block. Returns false if the process or thread has no memory. */
+/* Adds the program's path. Unless `bare`, also adds its command line and mappings; reading these
+ * may block. Returns false if the process or thread has no memory. */
 static bool add_program(struct snapshot *snapshot, int dir, pid_t pid, bool bare)
 {
 	struct snapshot_record cmdline = { .kind = SNAPSHOT_CMDLINE, .pid = pid, .tid = pid };

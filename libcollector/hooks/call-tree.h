@@ -42,8 +42,8 @@ struct call_tree_slot {
  * deep. */
 struct call_tree_frame {
 	uint64_t hash;
-	/* CALL_TREE_CODE: at first the index in the chain (UINT64_MAX: unreadable); later the
-	 * value to send: position, and id of the code object times 2^32 */
+	/* CALL_TREE_CODE: at first the index in the chain (UINT64_MAX: unreadable); later the value
+	 * to send: position + 2^32 * id of the code object */
 	uint64_t pc;
 	uint32_t flags; /* UNWIND_CACHE_*, CALL_TREE_CODE */
 	uint32_t id;    /* 0: not assigned yet */

@@ -32,8 +32,8 @@ static void measure(const char *string, struct text *ret_text)
 	ret_text->is_name = false;
 }
 
-/* Like measure(), for a name: it likely has the same address in later calls, so it is looked up by
- * address (intern.h, is_name). */
+/* Like measure(), for a name. A name likely has the same address in later calls, so it is looked up
+ * by address (intern.h, is_name). */
 static void measure_name(const char *string, struct text *ret_text)
 {
 	measure(string, ret_text);

@@ -290,7 +290,7 @@ static int translate(uint32_t status)
 	}
 }
 
-/* Receives a report of profctl. Returns 0 if it has the expected kind and is not an error. After
+/* Receives a report from profctl. Returns 0 if it has the expected kind and is not an error. After
  * CONTROL_REPORT_READY, *ret_switch is the switch. */
 static int receive_report(struct recorder *self, uint64_t wait_ns, uint32_t kind, int *ret_switch)
 {

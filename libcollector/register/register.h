@@ -40,7 +40,8 @@ struct producer {
  * TLS. */
 struct register_thread {
 	struct producer *producer;
-	uint64_t forking; /* parent's generation, whose arenas must be shielded in a forked child */
+	uint64_t forking; /* parent's generation; a forked child must shield the arenas of that
+			   * generation */
 	uint32_t skip;    /* number of records to drop before the next try to get a ring */
 	uint32_t last_skip;
 	bool is_inside;

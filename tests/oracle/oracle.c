@@ -166,7 +166,8 @@ static bool get_place(Dwarf_Frame *frame, const struct regs *regs, int reg, uint
 	return set_offset(offset, ret_offset);
 }
 
-/* Returns whether libdw's expression means "sp is the CFA", which it writes in a special way. */
+/* Returns whether libdw says that sp is the CFA. libdw has forms of its own for this: no
+ * operations, or DW_OP_call_frame_cfa and DW_OP_stack_value. */
 static bool sp_is_cfa(Dwarf_Frame *frame, const struct regs *regs, const struct cfi_rule *rule)
 {
 	Dwarf_Op memory[3], *ops;

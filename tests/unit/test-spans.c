@@ -318,7 +318,7 @@ static void test_order_of_open_spans(void)
 	done(&build, capture);
 }
 
-/* Finds losses in the requested range that may have been marks. */
+/* Finds lost records in the requested range that may have been marks. */
 static void test_losses(void)
 {
 	static const struct {

@@ -87,8 +87,8 @@ static bool symbolize(int fd, struct opened *opened, struct symbolize_result *re
 	return symbolize_capture(fd, &sources, ret_result, error);
 }
 
-/* Two epochs have the same two places in a file, whose id differs; the second place is a return
- * address. Both also have a kernel image. */
+/* Two epochs have the same two places in a file, but different ids for the file. The second place
+ * is a return address. Both epochs also have a kernel image. */
 static void capture_of_self(struct build *build, uint64_t size)
 {
 	build_begin(build);

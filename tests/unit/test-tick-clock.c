@@ -104,7 +104,7 @@ static void test_pauses(void)
 	tick_clock_free(clock);
 }
 
-/* A value of the counter still gives the same time after more readings, as when a ring is read
+/* A value of the counter still gives the same time after more readings: a ring may be read
  * later. */
 static void test_same(void)
 {

@@ -150,8 +150,8 @@ static bool compare(const struct walk_registers *caller)
 	return true;
 }
 
-/* AddressSanitizer would keep locals outside of the stack, and drop those of running functions when
- * a handler on another stack is left. */
+/* AddressSanitizer would keep locals outside of the stack, and drop the locals of running functions
+ * when a jump leaves a handler on another stack. */
 #define FRAME __attribute__((noinline, no_sanitize("address")))
 
 /* Not inlined, so that both walks have the same caller. */
@@ -456,7 +456,8 @@ FRAME static int mutate(void)
 	n_checks = state.calls->frames[state.calls->n - 1].end;
 	n = 1 + (uint32_t)(get_random() % ARRAY_SIZE(before));
 	for (uint32_t i = 0; i < n; i++) {
-		/* Prefer inner words, but not those that this function and see() need to return. */
+		/* Prefer inner words. One may be this function's own return address, which is
+		 * restored before the return. Words of see() are not guards. */
 		uint64_t most = get_random() % 2 ? n_checks : MIN_OF(n_checks, 24u);
 
 		before[i] = state.calls->guards[n_checks - 1 - get_random() % most];

@@ -562,7 +562,7 @@ static bool is_shared(const char *at)
 	return is_below && !has_folder(at, length, leaving);
 }
 
-/* Skips the folders of a path. The path of a user's folder becomes "~". */
+/* Redacts a path: drops its folders. The path of a user's home folder becomes "~". */
 static size_t redact_path(const char *text, const char *at, GString *out)
 {
 	static const char *const leaving[] = { "..", "home", "Users", NULL };

@@ -33,7 +33,7 @@ struct report {
 	struct json json;
 };
 
-/* JSON has a tree branch with a smaller share of the weight only with --limit 0. */
+/* JSON omits a tree branch with a smaller share of the weight, unless --limit 0 is given. */
 #define REPORT_TREE_MIN_PCT 0.5
 
 /* Shares are shown without decimals if there are fewer samples. */

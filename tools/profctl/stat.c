@@ -440,7 +440,7 @@ static bool find_mean(const struct stat_run *run, const char *name, double *ret_
 	return false;
 }
 
-/* Returns the number in relation to another, such as "0.98 CPUs", or why it is unknown or
+/* Returns a note on a number: its ratio to another number ("0.98 CPUs"), or why it is unknown or
  * estimated; or NULL. */
 static char *note_of(const struct stat_run *run, const struct measure *measure)
 {

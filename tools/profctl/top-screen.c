@@ -169,7 +169,7 @@ static struct cell get_cell(const void *data, size_t row, unsigned field)
 		image = function_at(page, row)->image;
 		base = image ? g_path_get_basename(LIVE_AT(live->images, live_image, image)->path)
 			     : NULL;
-		/* "libc.so.6+0x26000" has its place in its name. */
+		/* The name "libc.so.6+0x26000" already includes the image. */
 		if (base && (!g_str_has_prefix(of->name, base) || of->name[strlen(base)] != '+'))
 			return cell_own_text(g_steal_pointer(&base));
 		return cell_none();

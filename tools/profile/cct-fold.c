@@ -13,8 +13,8 @@ static struct cct_node *node_at(const GArray *nodes, uint32_t index)
 
 /* The state of an old node. */
 struct folding {
-	/* top-down: new node that counts its weight; inverted: new node of the nearest caller in
-	 * own code, 0 = none yet */
+	/* from the roots down: new node that counts this node's weight; inverted: new node of the
+	 * nearest caller in own code, 0 = none yet */
 	uint32_t node;
 	/* from the roots down: */
 	uint32_t run;    /* new node for the run of library frames that includes it; 0 = none */

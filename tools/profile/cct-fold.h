@@ -9,10 +9,9 @@
  *   - a library frame joins the library frame above it, so that only the outermost of consecutive
  *     library frames remains. Library functions with much self weight keep their node.
  *   - consecutive kernel frames become their system call or, without one, the outermost frame that
- *     not every system call passes through.
+ *     is not common entry code. The total of a joined node is the sum of the calls into it.
  * Folding a tree from the hit functions up to their callers: each hit function keeps only its
- * nearest callers in the program's own code. The total of a joined node is the sum of the calls
- * into it.
+ * nearest callers in the program's own code.
  *                                                                 [test-cct: libraries, kernel,
  *                                                                 inverted]
  */

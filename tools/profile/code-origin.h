@@ -13,9 +13,10 @@
 /* Origin of a function's code. */
 enum code_origin {
 	CODE_ORIGIN_OWN,
-	/* library of C++ or Rust, including templates instantiated in the program; code of
-	 * installed headers; an interpreter, and the installed modules of its language; a library
-	 * of the system, if the program is not part of the system */
+	/* standard or runtime library of C++ or Rust, including templates instantiated in the
+	 * program; code of installed headers; if the capture has functions of an interpreted
+	 * language, the interpreter and the installed modules; a library of the system, unless the
+	 * program is part of the system */
 	CODE_ORIGIN_LIBRARY,
 	CODE_ORIGIN_LIBC, /* including the dynamic linker and the vDSO */
 	CODE_ORIGIN_KERNEL,
@@ -42,7 +43,7 @@ void own_weights_count(struct own_weights *own, const struct functions *function
 void own_weights_done(struct own_weights *own);
 
 struct own_weight_row {
-	uint32_t function, hottest; /* hottest: the function in which most of its samples end */
+	uint32_t function, hottest; /* hottest: where most samples of `function` end */
 	uint64_t weight, hottest_weight;
 };
 /* Returns struct own_weight_row, greatest weight first; empty if nothing was counted. Unref it. */

@@ -16,7 +16,7 @@ struct heap_parent {
 	/* The members below are filled in by heap_forks_join(). */
 	struct live_blocks inherited; /* blocks of its parent that it has not freed */
 	uint64_t n_inherited;         /* highest number of an inherited block; 0: none are known */
-	/* time of the first fork that its rows have not reached; UINT64_MAX: none */
+	/* time of the process's first fork that the rows have not reached; UINT64_MAX: none */
 	uint64_t fork_ns;
 	uint64_t log_to; /* ends of blocks with numbers up to this are logged */
 	GArray *log;     /* struct heap_end */

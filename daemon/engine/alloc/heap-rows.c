@@ -89,7 +89,7 @@ struct heap_rows {
 	uint64_t n_events; /* events since the last checkpoint */
 	uint32_t epoch;    /* epoch of the last checkpoint */
 	bool has_begun;
-	bool is_paused; /* its rows show that there is a pause */
+	bool is_paused; /* the process's rows show that there is a pause */
 };
 
 /* ---- Common ---------------------------------------------------------------------------------- */
@@ -470,8 +470,8 @@ static void end_unreported(struct heap_rows *rows, const struct live_block *befo
 	release(rows, before);
 }
 
-/* Keeps the old block, whose end may follow, and queues the new one. Returns false, and changes
- * nothing, if too many blocks of the thread are queued. */
+/* Keeps the old block, because the record of its end may still follow, and queues the new one.
+ * Returns false, and changes nothing, if too many blocks of the thread are queued. */
 static bool wait_for_end(struct heap_rows *rows, const struct live_block *before,
 			 const struct live_block *block, uint64_t prior, uint64_t time_ns)
 {
@@ -750,8 +750,8 @@ bool all_heaps_apply(struct all_heaps *all, uint64_t time_ns)
 			all->is_paused = item.is_paused;
 			all->switch_ns = item.time_ns;
 		} else {
-			/* Defer the pause: more records of the last row's time may follow, and
-			 * must precede it. */
+			/* Defer the pause: more records with the time of the last row may follow,
+			 * and must precede the pause. */
 			item.due_ns = all->last_ns;
 			pending_allocs_push(&all->pending, &item);
 		}

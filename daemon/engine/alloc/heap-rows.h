@@ -79,8 +79,8 @@ void heap_rows_end_producer(struct heap_rows *rows, uint32_t number);
 
 /* Returns whether there is a pause. A block that is allocated in a pause needs no `calls`. */
 bool heap_rows_are_paused(const struct heap_rows *rows);
-/* Adds an allocated block, and numbers it: the number in its label must be 0. `calls` of the block
- * is a node of heap_rows_nodes(). */
+/* Adds an allocated block. Numbers the block, so the number in its label must be 0 on entry.
+ * `calls` of the block is a node of heap_rows_nodes(). */
 void heap_rows_alloc(struct heap_rows *rows, struct live_block *block, uint64_t time_ns);
 void heap_rows_free_block(struct heap_rows *rows, uint32_t thread, uint64_t address,
 			  enum prof_free_kind kind, uint64_t time_ns);

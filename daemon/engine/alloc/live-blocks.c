@@ -237,7 +237,8 @@ static void close_gap(struct live_slot *slots, uint32_t n, uint32_t gap)
 	for (uint32_t i = next_slot(n, gap); slots[i].block != 0; i = next_slot(n, i)) {
 		uint32_t home = slot_of(n, slots[i].hash);
 
-		/* Skip the entry if its home is between the gap, exclusive, and i. */
+		/* Keep the entry if its home is in (gap, i], which may wrap around: it must not
+		 * precede its home. */
 		if (gap <= i ? gap < home && home <= i : gap < home || home <= i)
 			continue;
 		slots[gap] = slots[i];

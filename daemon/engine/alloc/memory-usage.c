@@ -148,7 +148,7 @@ void memory_usage_init(struct memory_usage *usage, struct tasks *tasks, uint32_t
 		.last_counter = last_counter,
 		.counters = g_hash_table_new_full(NULL, NULL, NULL, free_counters),
 		.values = g_array_new(FALSE, FALSE, sizeof(struct usage_value)),
-		/* The first values of counters are read at once. */
+		/* Request the first values of counters immediately. */
 		.queried_ns = options->counters ? now_ns - INTERVAL_NS : now_ns,
 		.interval_ns = INTERVAL_NS,
 	};
@@ -272,7 +272,8 @@ static void add_value(struct memory_usage *usage, struct process *process, unsig
 	g_array_append_val(usage->values, value);
 }
 
-/* Returns the sums of the process's pid; new ones if it has none, or those of another process. */
+/* Returns the sums of the process's pid. Creates them if the pid has none, or if they belong to
+ * another process. */
 static struct pid_sums *find_sums(struct memory_usage *usage, const struct process *process)
 {
 	gpointer pid = GINT_TO_POINTER(process->pid);
