@@ -15,7 +15,8 @@ struct files_listener {
 	void (*snapshot)(const struct files_snapshot *request, uint32_t tag, int fd,
 			 const GError *error, void *data);
 	void (*image)(const struct files_answer *answer, int fd, void *data);
-	/* Called when data of process `pid` did not arrive in time; some of it may be omitted. */
+	/* Called when data of process `pid` did not arrive in time. A part of the data may be
+	 * omitted. */
 	void (*stuck)(pid_t pid, uid_t uid, bool is_file, void *data);
 };
 

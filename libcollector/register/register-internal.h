@@ -67,7 +67,7 @@ static inline uint32_t register_count_retired(void)
 
 /* ---- register-process.c ---- */
 
-/* Registers the process if needed, or waits for the thread that does. */
+/* Registers the process if needed, or waits for the thread that registers it. */
 bool register_is_registered(void);
 /* Returns a free ring. If no ring is free and this thread may wait, waits for one up to
  * RING_WAIT_NS, or in a lossless session as long as the budget allows. */

@@ -774,7 +774,7 @@ def test_new(run, tmp_path, require):
     source.write_text(ALIGNED_NEW)
     subprocess.run(["g++", "-O0", "-std=c++17", "-o", program, source], check=True, timeout=60)
     recorded = run([program])
-    # which function libstdc++ calls for aligned blocks depends on its release
+    # the function that libstdc++ calls for aligned blocks depends on the release of libstdc++
     allocs = collections.Counter((record["size"], record["alignment"]) for record in recorded.records if record["type"] == ALLOC)
     assert (allocs[2112, 6], allocs[4224, 6], allocs[1009, 0]) == (200, 100, 100)
     (heap,) = [heap for heap in recorded.heaps().values() if heap.allocs]

@@ -342,7 +342,8 @@ COMPARISONS = {"tree": compare_tree, "places": compare_places, "threads": compar
 
 
 def test_range_comparisons(profcapture, of_range):
-    """The numbers of each table of a range are those of the panel's command; together at least 50."""
+    """The numbers of each table of a range are those of the panel's command. At least 50 numbers
+    are compared."""
     shown, *_ = of_range
     compared = {name: compare(shown, lambda command: profcapture.json(*shlex.split(command)[1:], "--limit", 0)["data"]) for name, compare in COMPARISONS.items()}
     assert min(compared.values()) > 1 and sum(compared.values()) >= 50, compared

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Compares only FDEs that a search finds. The rows of an FDE that others cover cannot be found by
+/* Compares only FDEs that a search finds. An FDE that other FDEs cover cannot be found by
  * address. */
 #include "tests/oracle/rows.h"
 

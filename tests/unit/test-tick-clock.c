@@ -184,7 +184,7 @@ static void test_real(void)
 	tick_clock_free(clock);
 }
 
-/* Returns whether the time is read without a system call, in a child that a filter kills for that
+/* Returns whether a child reads the time without a system call. A filter kills the child for that
  * call. */
 static bool reads_without_kernel(void)
 {

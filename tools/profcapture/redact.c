@@ -98,7 +98,7 @@ static size_t ipv4_length(const char *at)
 /*
  * Returns the length of an IPv6 address, with its zone, or of an Ethernet address; 0: neither. In
  * C++, "ad::Bed" is a name. So text with "::" is an address only if a group begins with a digit,
- * which no name does, or if it has a zone, a prefix length or brackets.
+ * which no name does, or if the text has a zone, a prefix length or brackets.
  */
 static size_t ipv6_length(const char *text, const char *at)
 {

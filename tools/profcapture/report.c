@@ -166,8 +166,8 @@ bool report_is_all_cpu_time(const struct report *report)
 	return is_whole(report) && is_of_clock(report) && report->profile.all.weight > 0;
 }
 
-/* Returns whether the first lines say how long threads waited. Most threads of a whole system
- * are idle, so its report says this only if it is known where they waited. */
+/* Returns whether the first lines say how long threads waited. Most threads of a whole system are
+ * idle, so a report of the system says this only if the places of the waits are known. */
 static bool says_waiting(const struct report *report)
 {
 	return is_whole(report) && (report->waits.functions ||

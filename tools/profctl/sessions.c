@@ -62,8 +62,8 @@ static struct session_info *session_info_new(GVariant *properties)
 
 COMPARE_AT(compare, struct session_info, ORDER(a->id, b->id))
 
-/* Returns the sessions that the caller may see: struct session_info by id; unref it. Waits at most
- * patience_ms. Fails with CLI_ERROR. */
+/* Returns the sessions that the caller may see: struct session_info, sorted by id; unref it. Waits
+ * at most patience_ms. Fails with CLI_ERROR. */
 static GPtrArray *sessions_get(const struct transport *transport, int patience_ms, GError **error)
 {
 	g_autoptr(GError) failure = NULL;

@@ -94,7 +94,7 @@ static void draw(struct top *top)
 		return;
 	title = title_of(top);
 	browsed = top_browse_status(&top->browse);
-	/* the end comes before the description of the view, a warning after it */
+	/* first the reason for the end, then the view, then a warning */
 	status = g_strdup_printf("%s   %s   %s", top->ending ? top->ending : "", browsed,
 				 top->warning ? top->warning : "");
 	content = (struct top_content){
