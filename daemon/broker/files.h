@@ -31,9 +31,9 @@ void files_free(struct files *files);
 /* The listener is called once for each request, perhaps before these functions return; for
  * snapshots with the request's `tag`. pid 0: all processes. `what`: FILES_READ_*. */
 void files_read_processes(struct files *files, pid_t pid, unsigned what, uint32_t tag);
-/* Reads the usage (FILES_USAGE_*) of at most ENGINE_MAX_USAGE_PIDS processes, which must be sorted
- * by absolute value; or the stacks of as many threads. Negative pid: omit the data that takes long
- * to read. */
+/* Reads the usage (FILES_USAGE_*) of at most ENGINE_MAX_USAGE_PIDS processes, or the stacks of as
+ * many threads. `pids` must be sorted by absolute value. Negative pid: omit the data that takes
+ * long to read. */
 void files_read_usage(struct files *files, unsigned usage, const int32_t *pids, unsigned n,
 		      uint32_t tag);
 void files_open_image(struct files *files, const struct files_image *image, const char *path);

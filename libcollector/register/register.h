@@ -95,8 +95,8 @@ static inline struct producer *producer_get(void)
 	return __builtin_expect(producer != NULL, 1) ? producer : register_producer();
 }
 
-/* Call this after ring_begin() returned NULL. Returns true if the loss was not counted, because
- * this is a forked child or the ring was released; then retry with producer_get(). */
+/* Call this after ring_begin() returned NULL. Returns false if the loss was counted. Returns true
+ * if this is a forked child or the ring was released: then retry with producer_get(). */
 bool register_again(struct producer *producer);
 
 /* Blocks all signals, so that no handler interrupts or leaves the code up to the restore. Used for

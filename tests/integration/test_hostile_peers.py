@@ -42,8 +42,8 @@ LIES = {
     "parent-stranger": None, "parent-sibling": None,
     "no-ring": None, "ids": None, "future": None, "busy": None, "past": None, "request": None, "hello": None,
 }
-# CORRUPT: for each lie, the number of records counted as lost, if not 1 with a quarantine and 0
-# without one. GOOD: the number of marks, if not 1.
+# CORRUPT: the number of records counted as lost; other lies: 1 with a quarantine, 0 without. GOOD:
+# the number of marks; other lies: 1.
 CORRUPT = {"kind": 2, "alloc": 2, "tid": 2, "nobody": 2, "no-ring": 1, "ids": 1}
 GOOD = {"ids": 2, "future": 2, "request": 2}
 RACES = ["changing"]

@@ -28,7 +28,8 @@ struct rows_count {
 	size_t rows, addresses;
 	size_t unsupported; /* rows that our rules cannot express */
 	size_t why[ORACLE_N_WHYS];
-	/* FDEs that cannot be found by address, such as those that others cover wholly or partly */
+	/* FDEs that cannot be found by address, such as FDEs that other FDEs cover wholly or
+	 * partly */
 	size_t covered;
 	/* rows of CFI programs that only libdw considers broken: they set the CFA's register after
 	 * an expression */

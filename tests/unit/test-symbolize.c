@@ -24,8 +24,7 @@ __attribute__((noinline, used)) static int second_function(int n)
 	return n ^ 0x55;
 }
 
-/* An address and its offset, as the kernel computes it from the segment that contains the
- * address. */
+/* An address, and the offset that the kernel computes for it from the segment that contains it. */
 struct place {
 	uint64_t address;
 	uint64_t offset;
@@ -130,8 +129,8 @@ static const char *name_of(const struct build *build, uint64_t offset)
 	return name;
 }
 
-/* The row from a mapping record may have only the build-id, the one from a snapshot also device and
- * inode. They are one file. */
+/* One file has two rows: the row from a mapping record may have only the build-id; the row from a
+ * snapshot also has device and inode. */
 static void test_two_rows(void)
 {
 	struct build build;

@@ -175,7 +175,7 @@ struct reader_verb {
 	int (*check)(void *data);
 	/* Opens the capture and computes the answer. */
 	bool (*query)(void *data, char **operands, GError **error);
-	/* If both are NULL, the query shows its answer itself. */
+	/* If print and write are NULL, the query shows its answer itself. */
 	void (*print)(const void *data, struct out *out);
 	void (*write)(const void *data, struct json *json);
 	bool is_paged; /* the text is long */

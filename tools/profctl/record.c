@@ -95,7 +95,7 @@ static gboolean on_interrupt(gpointer data)
 	return G_SOURCE_CONTINUE;
 }
 
-/* Forwards a signal that was sent to profctl only to the command, and stops the recording. */
+/* Forwards to the command a signal that was sent only to profctl, and stops the recording. */
 static gboolean forward(struct recording *recording, int number)
 {
 	if (recording->command.running)

@@ -45,7 +45,7 @@ void all_heaps_pause(struct all_heaps *all, bool is_paused, uint64_t time_ns);
  * *_run() and heap_rows_end() do such steps in pieces. If such a function returns false, pieces
  * remain: call it again with the same arguments (heap_rows_run() only after all_heaps_run()). Until
  * it returns true, call no other function of this header, because the blocks must not change.
- * Records may be queued. */
+ * Meanwhile, the caller may queue records. */
 
 /* Called before a record of time_ns is added. Applies all pending events that are due. */
 bool all_heaps_apply(struct all_heaps *all, uint64_t time_ns);
