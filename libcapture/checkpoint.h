@@ -35,7 +35,7 @@ static inline uint64_t entry_end(const struct entry *entry)
 
 /* ---- Writing --------------------------------------------------------------------------------- */
 
-/* Table whose row groups store the entries, and its columns. */
+/* The columns of entry_table, whose row groups store the entries. */
 enum entry_column {
 	ENTRY_GAP,
 	ENTRY_SEQUENCE,

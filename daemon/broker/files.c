@@ -36,7 +36,7 @@
 
 #define MAX_SENT 16
 #define MAX_ASIDE 4
-/* processes that a user may block before the user's files are opened carefully */
+/* worker processes that a user may block before the user's files are opened carefully */
 #define MAX_ASIDE_OF_USER 2
 #define TICK_MS 50
 #define STALL_US 75000 /* longer than most disk accesses; a longer access costs a further process */
@@ -256,8 +256,8 @@ static void retry(struct files *files, struct request *request, pid_t pid, uint6
 	g_queue_push_head(&files->waiting, request);
 }
 
-/* Handles a process that has exited or was stuck for too long. The request that it was working on,
- * the first one, is the cause. */
+/* Handles a process that has exited or was stuck for too long. If it was working on its first
+ * request, that request is the cause. */
 static void recover(struct files *files, struct worker *worker, bool stuck)
 {
 	struct files_worker *process = worker->process;

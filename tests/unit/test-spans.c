@@ -179,7 +179,8 @@ static void test_across_threads(void)
 	done(&build, capture);
 }
 
-/* The same id is used with two names, and again after its end, even if the end was lost. */
+/* The same id is used with two names, and again after the end of its span, even if that end was
+ * lost. */
 static void test_same_id(void)
 {
 	struct build build;

@@ -609,8 +609,8 @@ static size_t redact_path(const char *text, const char *at, GString *out)
 	return last;
 }
 
-/* Returns whether a name is not a part of an identifier, a path or a qualified name. A domain may
- * be a part of a longer domain. */
+/* Returns whether a name is outside of identifiers, paths and qualified names. A domain may be a
+ * part of a longer domain. */
 static bool is_in_prose(const char *text, const char *at, const char *end)
 {
 	char before = at == text ? ' ' : at[-1];

@@ -501,8 +501,8 @@ struct match {
 	uint64_t samples;
 };
 
-/* Returns a map from each name that matches --callers or --callees best to its struct match. Sets
- * *ret_only to whether no function matches less well. */
+/* Returns a map from each name that matches --callers or --callees best to its struct match.
+ * *ret_only: false if another function matches less well. */
 static GHashTable *best_names(const struct report *report, bool *ret_only)
 {
 	const struct profile *profile = &report->profile;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Report - shared by the files of the verb `report`: the verb and the sentences above and below
- * every answer (report.c), rows, and the callers and callees of one function (report-rows.c), the
- * call tree (report-tree.c), the states of threads (report-states.c)
+ * Report - shared by the files of the verb `report`: report.c (the verb, and the sentences above
+ * and below every answer), report-rows.c (rows, and the callers and callees of one function),
+ * report-tree.c (the call tree) and report-states.c (the states of threads)
  */
 #pragma once
 

@@ -3,7 +3,7 @@
  * Pending allocs - the events that are applied later than the record that reports them
  *
  * A passive queue: heap-rows.c pushes items, and pops and applies them before each record.
- * Invariants: (1) items are in time order with the records of all processes
+ * Invariants: (1) items are applied in time order among the records of all processes
  *                 [test-engine-heap: realloc, reuse]
  *             (2) a pause follows all blocks and records up to its time, and precedes all others
  *                 [test-engine-heap-live: pause]
