@@ -420,7 +420,8 @@ static void test_base(void)
 	world.words[0] = EXOTIC + 5;
 	walk_run(&walk, &registers, &result);
 	CHECK_CHAIN(&result, WALK_ROOT, POPS + 2, EXOTIC + 5, ROOT + 1);
-	/* stored: neither the register matters, nor the callees of the function that stored it */
+	/* rbx is stored: the register does not matter, nor do the callees of the function that
+	 * stored rbx */
 	world.words[0] = LOSES + 2;
 	world.words[4] = SAVES + 5;
 	world.words[7] = STACK + 8 * 60;

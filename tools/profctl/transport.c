@@ -181,7 +181,7 @@ static bool connect_to_bus(struct transport *transport, GCancellable *cancellabl
 	if (!transport->is_absent)
 		return cli_set_error(error, CLI_NO_DAEMON,
 				     _("the system bus does not let this user connect"));
-	/* The variable names the bus of a container or of a test. */
+	/* DBUS_SYSTEM_BUS_ADDRESS may refer to the bus of a container or of a test. */
 	return cli_set_error(
 		error, CLI_NO_DAEMON,
 		g_getenv("DBUS_SYSTEM_BUS_ADDRESS")
