@@ -24,7 +24,7 @@
 #include <time.h>
 
 #define RETRY_NS UINT64_C(2000000) /* pause before another try if the listener's backlog is full */
-#define MAX_FDS 4                  /* maximum number of descriptors accepted in one packet */
+#define MAX_FDS 4                  /* descriptors received per packet; surplus ones are closed */
 
 static const int high_fds[] = { 1000, 200 };
 
@@ -243,8 +243,8 @@ static int connect_to(const struct control_address *address, uint64_t deadline_n
 			*ret_fd = (int)fd;
 			return 0;
 		}
-		/* If the backlog is full, AF_UNIX returns EAGAIN at once, and poll(2) cannot wait
-		 * for room. */
+		/* If the backlog is full, AF_UNIX returns EAGAIN immediately, and poll(2) cannot
+		 * wait for room. */
 		r = errno == EAGAIN || errno == EINTR ? wait_for(-1, 0, deadline_ns) : -errno;
 	}
 	syscall(SYS_close, fd);
