@@ -6,11 +6,13 @@
  * who is not the caller. A process is a user's if all uids of all its threads are the user's, all
  * gids of each thread are equal, it is dumpable, and it has no capability. If a process is not
  * dumpable, root owns its files in /proc/PID; the directory itself always belongs to the effective
- * user. Capabilities in another user namespace are ignored if the user created that namespace, or
- * its ancestor directly below ours: the user has all capabilities there (security/commoncap.c:
+ * user.
+ * Capabilities in another user namespace are ignored if the user created that namespace, or its
+ * ancestor directly below ours: the user has all capabilities there (security/commoncap.c:
  * cap_capable). In a namespace that another user made, even a process without capabilities is not
- * the user's. The directory's descriptor refers to one process, never to a later one with the same
- * pid. Invariants: (1) a process that cannot be inspected belongs to no user
+ * the user's.
+ * The directory's descriptor refers to one process, never to a later one with the same pid.
+ * Invariants: (1) a process that cannot be inspected belongs to no user
  *                 [test-process-access: gone]
  *             (2) one thread that is not the user's makes the process not the user's
  *                 [test-process-access: not_the_users]

@@ -87,7 +87,7 @@ static void remove_children(struct heap_forks *forks, const struct heap_parent *
 			remove_fork(forks, i);
 }
 
-/* Returns the index of the child's fork; UINT_MAX if the list has none, or no longer. */
+/* Returns the index of the child's fork in the list, or UINT_MAX. */
 static guint find_child(const struct heap_forks *forks, const struct process *child)
 {
 	for (guint i = 0; i < forks->forks->len; i++)

@@ -13,14 +13,15 @@
  * others. They are kept by address range, and the rest of a mapping becomes another block. If an
  * address is allocated while it has a block, that block's end was not reported, and the block ends
  * then. But another thread's free of the same time may follow, so the new block waits until that
- * time is over. Checkpoints list the live blocks, so that a reader can find them without reading
- * everything before. A process gets a checkpoint at its first event in an epoch and after many
- * events, but not before it has had half as many events as it has blocks, so that checkpoints cost
- * no more than the events. At the start of an epoch, every other process with few blocks or many
- * changes gets a checkpoint, too, so that a reader need not go back to an idle process's last
- * event. While the session is paused, only the addresses of new blocks are kept, so that their ends
- * are not written, even after the pause. Invariants: (1) blocks are numbered in the order of their
- * rows
+ * time is over.
+ * Checkpoints list the live blocks, so that a reader can find them without reading everything
+ * before. A process gets a checkpoint at its first event in an epoch and after many events, but not
+ * before it has had half as many events as it has blocks, so that checkpoints cost no more than the
+ * events. At the start of an epoch, every other process with few blocks or many changes gets a
+ * checkpoint, too, so that a reader need not go back to an idle process's last event. While the
+ * session is paused, only the addresses of new blocks are kept, so that their ends are not written,
+ * even after the pause.
+ * Invariants: (1) blocks are numbered in the order of their rows
  *                 [test-engine-heap: realloc, reuse, mappings]
  *             (2) a heap row and its live rows list the blocks that are live after all rows up to
  *                 its time  [test-engine-heap-live: checkpoint, idle]

@@ -8,11 +8,12 @@
  * has freed. The counters are those of the kernel for each target: bytes read and written, faults,
  * threads, descriptors. The kernel's sums continue across an exec, so each program of a process
  * begins with the last value of the program before; if the process began in the recording, its
- * first program begins with 0. The broker lets a separate process read /proc, because reading may
- * block. For pss the kernel walks the page tables, and meanwhile the process cannot change its
- * mappings. So pss of large processes is read less often: for at most a fiftieth of the time, but
- * at least every ten seconds. In between, only rss is read. Invariants: (1) a counter has only
- * values of its own process
+ * first program begins with 0.
+ * The broker lets a separate process read /proc, because reading may block. For pss the kernel
+ * walks the page tables, and meanwhile the process cannot change its mappings. So pss of large
+ * processes is read less often: for at most a fiftieth of the time, but at least every ten seconds.
+ * In between, only rss is read.
+ * Invariants: (1) a counter has only values of its own process
  *                 [test-engine-memory-usage: instances]
  *             (2) rows are in one time order with the rows of the collectors
  *                 [test-engine-memory-usage: order]
