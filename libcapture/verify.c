@@ -3,9 +3,9 @@
  * Verify - makes all checks of a chunk that need no other chunk
  *
  * A walk over the whole file finds the chunks; the index is used only to name missing chunks.
- * Damage reasons, in the order of the checks: header, checksum, payload (structure, padding),
- * decode, order (times that descend, or differ from the header), dictionary (lowest id), index (an
- * invalid checkpoint).
+ * Damage reasons, in the order of the checks: header, checksum, payload (structure), decode, order
+ * (times that descend, or differ from the header), dictionary (lowest id), index (an invalid
+ * checkpoint), payload (padding).
  */
 #include "libcapture/reader.h"
 

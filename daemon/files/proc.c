@@ -37,7 +37,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#define SMALL_FILE_BYTES (64u << 10) /* maximum size of a file, except maps */
+#define SMALL_FILE_BYTES (64u << 10) /* maximum size of a file, except maps and modules */
 #define MAPS_BYTES (16u << 20)
 #define MAX_MAPPINGS 65536 /* executable mappings of a process */
 #define MAX_SNAPSHOT_BYTES (512u << 20)

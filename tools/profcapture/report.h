@@ -20,7 +20,7 @@ struct report {
 	struct frame_filters filters;
 	const char *callers, *callees;
 	char *focus_name;       /* name of the function that `callers` or `callees` selects */
-	struct span_set inside; /* spans of --per-mark; without a name: all samples */
+	struct span_set inside; /* spans of --per-mark; name NULL: all samples */
 	struct own_weights own;
 	/* the waits by function, for the sentence about waiting; empty if none were recorded */
 	struct profile waits;

@@ -512,7 +512,7 @@ int profctl_record(int argc, char **argv)
 	if (!recording.gave_up)
 		status = end(&recording);
 	if (recording.gave_up) {
-		/* exit at once, even if a thread is still adding names */
+		/* exit immediately, even if a thread is still adding names */
 		cli_error(_("aborted; what was recorded is in '%s'"), recording.output.path);
 		_exit(CLI_INTERRUPTED);
 	}

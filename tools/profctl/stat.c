@@ -6,8 +6,8 @@
  * them. So profctl's own work is not counted. profctl stat uses the caller's rights and no profd.
  * An event that cannot be opened, or that had no counter of the CPU, has no value: it is never
  * shown as 0. If only user mode may be counted, the event's name says so.
- * A saved run is a key file with the values of each run, so that a comparison can estimate the
- * noise on both sides, as `profcapture diff` does between runs.
+ * A saved run is a key file with the values of every repetition, so that a comparison can estimate
+ * the noise on both sides, as `profcapture diff` does between runs.
  *                                                                                   [test_stat]
  */
 #include "config.h"
