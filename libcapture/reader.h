@@ -102,7 +102,7 @@ struct walk {
 	void *data;
 	struct entry last; /* not final; valid if has_last */
 	bool has_last;
-	struct damage_list damage; /* holes and cuts, in file order, including known gaps */
+	struct damage_list damage; /* all damage, in file order, including known gaps */
 	uint64_t end;              /* end of the last final chunk, or the walk's start */
 	uint64_t at;
 	uint64_t next_sequence;

@@ -22,7 +22,7 @@ struct requests_options {
 	void *data;
 };
 
-/* Borrows engine and images. Starts the first of these processes; returns NULL on failure. */
+/* Borrows engine and images. Starts the first of the processes; returns NULL on failure. */
 struct requests *requests_new(struct engine *engine, struct images *images,
 			      const struct requests_options *options, GError **error);
 /* Drops open requests, and ends the processes that handle them. */

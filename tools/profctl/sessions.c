@@ -5,7 +5,7 @@
  * profd lists other users' sessions only if polkit allows it without a prompt. The answer is
  * validated, like all data from a bus. Controlling another user's session needs polkit's action
  * manage-others, which may prompt for a password. If no number is given, the caller must see
- * exactly one session.
+ * exactly one session that is not over.
  */
 #include "config.h"
 

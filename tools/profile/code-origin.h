@@ -43,7 +43,7 @@ void own_weights_count(struct own_weights *own, const struct functions *function
 void own_weights_done(struct own_weights *own);
 
 struct own_weight_row {
-	uint32_t function, hottest; /* hottest: where most samples of `function` end */
+	uint32_t function, hottest; /* hottest: innermost function with the most weight */
 	uint64_t weight, hottest_weight;
 };
 /* Returns struct own_weight_row, greatest weight first; empty if nothing was counted. Unref it. */
