@@ -140,8 +140,8 @@ static inline __attribute__((always_inline)) void *record(const struct heap_call
 	return address;
 }
 
-/* Records an allocation by the caller of the function that this is inlined into: the hook, or a
- * function to which the hook jumps. */
+/* Records an allocation. Inlined into the hook, or into a function to which the hook jumps. The
+ * recorded stack begins at the caller of that function. */
 static inline __attribute__((always_inline)) void *record_here(enum ring_alloc_kind kind,
 							       size_t alignment, size_t size,
 							       void *address)
@@ -322,8 +322,8 @@ OUTLINE int posix_memalign_awake(void **ret_address, size_t alignment, size_t si
 		address = NULL;
 	if (wanted)
 		record_here(RING_ALLOC_POSIX_MEMALIGN, alignment, size, address);
-	/* Store the address last, because another thread may wait for it and free the block at
-	 * once. */
+	/* Store the address last, because another thread may wait for it and free the block
+	 * immediately. */
 	if (r == 0)
 		*ret_address = address;
 	return r;

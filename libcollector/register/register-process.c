@@ -498,7 +498,8 @@ static void after_fork_in_child(void)
 	control_disconnect(&inherited);
 	set_parent((uint32_t)syscall(SYS_getpid));
 	RING_STORE(&register_process->tgid, own_tgid);
-	/* The child tries at once, even if its parent pauses after a failed claim. */
+	/* The child tries to claim a ring immediately, even if its parent pauses after a failed
+	 * claim. */
 	register_self.skip = register_self.last_skip = 0;
 	errno = error;
 }

@@ -145,7 +145,7 @@ void transport_close(struct transport *transport)
 		g_dbus_connection_close_sync(transport->connection, NULL, NULL);
 		g_object_unref(transport->connection);
 	} else if (transport->pid) {
-		/* kill at once: without a client, this profd has no capture to finish */
+		/* kill it immediately: without a client, this profd has no capture to finish */
 		kill(transport->pid, SIGKILL);
 	}
 	if (transport->pid) {

@@ -4,7 +4,7 @@
  * live
  *
  *     alloc, free ▶ address to block (live-blocks.c) ▶ rows
- *     realloc ▶ ends its old block at once ▶ waits for the time of the new one ▶ row
+ *     realloc ▶ ends its old block ▶ the new block waits for its time ▶ row
  *     calls ▶ nodes (call-nodes.c) ▶ stacks
  *
  * Records come merged by time. A realloc is one record and two events: between them another thread

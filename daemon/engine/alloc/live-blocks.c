@@ -295,8 +295,8 @@ static void use_next(struct live_blocks *live)
 								      : live->max / 8 * 7;
 }
 
-/* Prepares the next table before it is needed. Hashed accesses would otherwise touch all its pages
- * at once, and allocating them takes longer than a producer waits. */
+/* Prepares the next table before it is needed. Otherwise, hashed accesses would soon touch all
+ * pages of the new table, and allocating so many pages takes longer than a producer waits. */
 static void prepare(struct live_blocks *live)
 {
 	uint64_t at = live->n_touches / TOUCH_PUTS * (HUGE_PAGE / sizeof(*live->next));

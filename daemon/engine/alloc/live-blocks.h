@@ -86,7 +86,7 @@ bool live_blocks_remove(struct live_blocks *live, uint64_t address, struct live_
 bool live_blocks_hold(struct live_blocks *live, uint64_t address, struct live_block *ret_block);
 void live_blocks_drop(struct live_blocks *live, const struct live_block *block);
 
-/* Steps that take long with many blocks are done in pieces of this many blocks, which take about
+/* Steps that take long with many blocks are done in pieces of this many blocks. A piece takes about
  * half a millisecond. */
 #define LIVE_PIECE (1u << 13)
 
