@@ -36,7 +36,7 @@
 
 #define MAX_SENT 16
 #define MAX_ASIDE 4
-/* worker processes that a user may block before the user's files are opened carefully */
+/* number of worker processes that a user may block before the user's files are opened carefully */
 #define MAX_ASIDE_OF_USER 2
 #define TICK_MS 50
 #define STALL_US 75000 /* longer than most disk accesses; a longer access costs a further process */

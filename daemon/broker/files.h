@@ -28,8 +28,8 @@ void files_free(struct files *files);
 #define FILES_READ_FIRST 0x01 /* read only the targets, if the config names any */
 #define FILES_READ_NO_MAPS 0x02
 
-/* The listener is called once for each request, perhaps before these functions return; for
- * snapshots with the request's `tag`. pid 0: all processes. `what`: FILES_READ_*. */
+/* The listener is called once for each request, perhaps before these functions return. For a
+ * snapshot, it gets the request's `tag`. pid 0: all processes. `what`: FILES_READ_*. */
 void files_read_processes(struct files *files, pid_t pid, unsigned what, uint32_t tag);
 /* Reads the usage (FILES_USAGE_*) of at most ENGINE_MAX_USAGE_PIDS processes, or the stacks of as
  * many threads. `pids` must be sorted by absolute value. Negative pid: omit the data that takes

@@ -5,8 +5,8 @@
  * Each limit is a property of the root object, and an error names the property that was exceeded.
  * Root has no limit except the number of all sessions. A client that started its own profd has no
  * limits, because it takes nothing from others. Eight sessions and a quarter of the descriptors are
- * reserved for root. A session that exceeds a limit is refused at once, or ends with a reason and a
- * Warning, or its capture counts the excess as lost. The counts come from service.c.
+ * reserved for root. A session that exceeds a limit is refused immediately, or ends with a reason
+ * and a Warning, or its capture counts the excess as lost. The counts come from service.c.
  */
 #include "config.h"
 

@@ -38,7 +38,7 @@ void requests_drop_ahead(struct requests *requests);
 /* Handles the body of MESSAGE_SNAPSHOT_REQUEST. A message answers it, perhaps after other
  * answers. */
 void requests_receive_snapshot(struct requests *requests, const void *body);
-/* Handles the body of MESSAGE_USAGE_REQUEST. Without an answer, only that measurement is
+/* Handles the body of MESSAGE_USAGE_REQUEST. If no message answers it, only that measurement is
  * missing. */
 void requests_receive_usage_request(struct requests *requests, const void *body, size_t bytes);
 /* Handles the body of MESSAGE_IMAGE_REQUEST. A message answers it, perhaps after other answers. */

@@ -39,7 +39,7 @@
 
 #define SMALL_FILE_BYTES (64u << 10) /* maximum size of a file, except maps and modules */
 #define MAPS_BYTES (16u << 20)
-#define MAX_MAPPINGS 65536 /* executable mappings of a process */
+#define MAX_MAPPINGS 65536 /* maximum number of executable mappings of a process */
 #define MAX_SNAPSHOT_BYTES (512u << 20)
 #define THREAD_PASSES 4 /* a directory that changes while it is read may omit a thread */
 

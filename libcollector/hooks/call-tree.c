@@ -169,7 +169,7 @@ static uint64_t place_of(const struct call_tree_frame *frame)
 	return frame->pc - (frame->flags & UNWIND_CACHE_EXACT || frame->pc == 0 ? 0 : 1);
 }
 
-/* *range: the range of an earlier frame, often that of this frame, too; NULL: none. */
+/* *range: the range of an earlier frame, or NULL; this frame often has the same range. */
 static struct ring_frame make_frame(const struct self_maps *code,
 				    const struct call_tree_frame *from,
 				    const struct self_maps_range **range)

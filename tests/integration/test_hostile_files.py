@@ -252,7 +252,7 @@ def test_locked_memory(locked, nap, spawn, record, profcapture, capture):
     assert f"process {victim.pid} did not let itself be read" in errors
     found = {row["pid"]: row for row in rows(profcapture, capture, "process")}
     assert not found[victim.pid]["cmdline"]
-    # processes started before and after the victim, each known once
+    # processes started before and after the victim; each is recorded once
     for process in (other, late):
         assert found[process.pid]["cmdline"] == [str(nap)]
         assert_recorded(profcapture, capture, process.pid)
@@ -261,7 +261,7 @@ def test_locked_memory(locked, nap, spawn, record, profcapture, capture):
         assert len(told) == 1
 
 
-PATIENCE = 4  # hangs that one user may cause (stall-quota.c); each takes a second
+PATIENCE = 4  # number of hangs that one user may cause (stall-quota.c); each takes a second
 
 
 def test_many_that_hang(locked, nap, spawn, profctl, profcapture, capture):

@@ -411,8 +411,8 @@ def test_mouse_and_keyboard(page_of, drive, capture):
 
 
 def test_inverted_allocations(page_of, chromium, capture):
-    """The inverted tree of allocations begins at the program's functions, not at the allocator. Their
-    bytes equal those in the panel Memory."""
+    """The inverted tree of allocations begins at the program's functions, not at the allocator. The
+    bytes of these functions equal those in the panel Memory."""
     steps = [{"open": "tab=tree&measure=alloc&inverted=true"}, {"eval": ROWS.replace(":not([aria-hidden])", '[aria-level="1"]')}, {"open": "tab=memory"}, {"eval": in_panel("Allocating functions")}]
     tree, owners = chromium(page_of(capture), *steps, size=(1280, 4000))
     assert {"keep", "work"} <= {row[-1] for row in tree}

@@ -38,7 +38,7 @@ struct all_heaps {
 void all_heaps_init(struct all_heaps *all, struct output *output, struct tasks *tasks);
 void all_heaps_done(struct all_heaps *all);
 /* Begins or ends a pause at time_ns. In a pause, allocations are not written as rows. The end of a
- * block is written only if its allocation was. */
+ * block is written only if its allocation was written. */
 void all_heaps_pause(struct all_heaps *all, bool is_paused, uint64_t time_ns);
 
 /* Steps that write or copy all blocks of a process take long, so all_heaps_apply(), the functions

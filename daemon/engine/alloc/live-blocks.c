@@ -32,9 +32,9 @@
 #define PAGE UINT64_C(4096)
 #define MANY_BLOCKS (1u << 13) /* more blocks do not fit into the caches */
 #define MAPPING_BYTES 128u     /* charged for each mapping */
-#define SOON 16u               /* blocks that are prefetched together */
+#define SOON 16u               /* number of blocks that are prefetched together */
 #define TOUCH_PUTS 2048u       /* a page of the next table is touched once per this many puts */
-#define SOME 8u                /* slots that are moved with each change */
+#define SOME 8u                /* number of slots that are moved with each change */
 /* The addresses of WINDOW * UNIT bytes share a window of WINDOW slots, one slot per UNIT bytes. */
 #define WINDOW 32u
 #define UNIT 16u /* bytes */

@@ -17,9 +17,9 @@ struct live_list {
 	struct live_item *other; /* items of the next pass */
 	struct live_places *places;
 	GTreeNode *mapped; /* next mapping; NULL: all are listed */
-	uint32_t n_read;   /* blocks that have been read */
+	uint32_t n_read;   /* number of blocks that have been read */
 	uint32_t n_listed;
-	uint32_t n_sorted; /* items that are sorted by the current digit */
+	uint32_t n_sorted; /* number of items that are sorted by the current digit */
 	unsigned int pass; /* the current digit */
 	unsigned int n_passes;
 };
