@@ -6,7 +6,7 @@
  * well, GLib recurses until the stack overflows, or calls code that opens a file, for which the
  * filter kills the process. So these wrappers end the engine when a small allocation fails. Callers
  * that allocate large blocks must handle failure.
- * Invariants: (1) whichever allocation fails, the exit status is ENGINE_EXIT_NO_MEMORY
+ * Invariants: (1) whichever small allocation fails, the exit status is ENGINE_EXIT_NO_MEMORY
  *                 [test_attack_memory]
  * Any thread. Linked into the program only, not into unit tests. Sanitizer builds leave it out,
  * because the sanitizer replaces malloc().

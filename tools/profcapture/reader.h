@@ -45,7 +45,8 @@ struct reader {
 	bool no_pager;
 	/* the verb reports damage itself: do not warn, and accept unreadable captures */
 	bool judges_damage;
-	bool writes_empty; /* if the options select nothing, only warn: the file shows that */
+	bool writes_empty; /* if the options select nothing, only warn, because the file shows
+			    * this */
 	/* the verb reads a small part of the capture, so damage is known only after reading it */
 	bool finds_damage_late;
 	bool redacts; /* see capture_open() */

@@ -10,7 +10,7 @@ static const char user_text[] = "USER", host_text[] = "HOST";
  * distinguished from host_text by its pointer */
 static const char address_host_text[] = "HOST";
 
-#define LONGEST_NAME 64u /* maximum length of a host name */
+#define LONGEST_NAME 64u /* maximum length of a learned name */
 
 struct redactor {
 	GHashTable *names; /* name in lower case → the text that replaces it */

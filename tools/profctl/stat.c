@@ -641,7 +641,7 @@ static bool stat_command(struct stat_run *run, GError **error)
 					     run->save, ERRNO_TEXT(errno));
 	} else if (run->save) {
 		g_clear_pointer(&saved, g_key_file_unref);
-		/* Overwrite only what stat wrote. */
+		/* Overwrite only a file that stat wrote. */
 		saved = load(run->save, error);
 		if (!saved)
 			return false;

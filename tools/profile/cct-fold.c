@@ -3,7 +3,7 @@
 
 #include "tools/profile/cct-fold.h"
 
-/* Library functions with this share of the whole as self weight keep their node. */
+/* Library functions whose self weight has at least this share of the whole keep their nodes. */
 #define HOT_LIBRARY_SHARE 0.03
 
 static struct cct_node *node_at(const GArray *nodes, uint32_t index)
@@ -33,7 +33,7 @@ struct fold {
 	GArray *folded;           /* the new nodes */
 	struct number_map index;  /* parent and function → new node */
 	struct number_map joined; /* new node and function: already counted as folded */
-	struct number_map hot;    /* library functions that keep their node; the value is 1 */
+	struct number_map hot;    /* library functions that keep their nodes; the value is 1 */
 };
 
 static enum cct_kind kind_of(const struct fold *fold, uint32_t function)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Code-origin - distinguishes a program's own functions from libraries, and charges samples to them
+ * Code-origin - distinguishes a program's own functions from libraries, and charges samples to own
+ * functions
  *
  * Debug information does not record who wrote a function, so the origin is derived from the name of
  * the image, the namespace and the directory of the source. A program's own libraries count as its
  * own code. For programs of the system, the system's libraries also count as own code, because they
  * may contain much of such a program. If a capture has functions of an interpreted language, the
- * interpreter and the installed modules of that language, compiled or not, are a library.
+ * interpreter and the installed modules of that language, compiled or not, count as a library.
  */
 #include "tools/profile/code-origin.h"
 

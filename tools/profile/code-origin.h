@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Code-origin - distinguishes a program's own functions from libraries, and charges samples to them
+ * Code-origin - distinguishes a program's own functions from libraries, and charges samples to own
+ * functions
  *
  * A sample in memcmp() does not show which code to improve; the innermost own function on its stack
  * does. Not thread-safe.

@@ -92,7 +92,7 @@ static unsigned matches(struct frame_filters *filters, const struct functions *f
 
 /* The state of a node, computed from its parent's. */
 struct path {
-	unsigned met;   /* filters that matched a frame on the path so far */
+	unsigned met;   /* bits of the filters that matched a frame on the path so far */
 	uint32_t shown; /* the nearest shown node at or above it; STACKS_NO_ROW: none */
 	/* the outermost node of its frame: the node itself, unless it is an inlined call */
 	uint32_t frame;
