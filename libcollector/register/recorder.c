@@ -316,7 +316,7 @@ static int receive_report(struct recorder *self, uint64_t wait_ns, uint32_t kind
 
 /* ---- The engine ---- */
 
-/* Requests that the engine starts or stops sampling, and waits for the answer. */
+/* Requests the start or the end of sampling from the engine, and waits for the answer. */
 static int request_switch(struct recorder *self, bool on)
 {
 	struct control_switch request = { .magic = CONTROL_SWITCH_MAGIC,

@@ -352,8 +352,8 @@ def test_least(run):
 
 
 def test_sampled(run):
-    """The weight of a block is 1 divided by its probability, and only recorded blocks have a
-    recorded end."""
+    """The weight of a block is 1 divided by the probability that the block is recorded, and only
+    recorded blocks have a recorded end."""
     mean, estimate, true = 4096, 0, 0
     for _ in range(2):
         recorded = run("plain", memory=f"sample={mean}")

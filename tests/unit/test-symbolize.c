@@ -24,7 +24,7 @@ __attribute__((noinline, used)) static int second_function(int n)
 	return n ^ 0x55;
 }
 
-/* An address, and the offset that the kernel computes for it from the segment that contains it. */
+/* An address, and the offset that the kernel computes for the address from its segment. */
 struct place {
 	uint64_t address;
 	uint64_t offset;

@@ -169,7 +169,7 @@ static void test_merge(void)
 	CHECK_STR(PLACE(), "-");
 	chain.frames[0].flags = chain.frames[1].flags = 0;
 	CHECK_STR(PLACE(.has_root = true), "0-4@4 ");
-	/* first two more runs than activations, then an unknown number of runs */
+	/* more runs than activations: two more, and then an unknown number */
 	chain.frames[3].flags = 0;
 	chain.n_more_runs = 4;
 	CHECK_STR(PLACE(.has_root = true), "-");

@@ -45,8 +45,7 @@ struct reader {
 	bool no_pager;
 	/* the verb reports damage itself: do not warn, and accept unreadable captures */
 	bool judges_damage;
-	bool writes_empty; /* if the options select nothing, only warn, because the file shows
-			    * this */
+	bool writes_empty; /* if nothing is selected, only warn, because the file shows this */
 	/* the verb reads a small part of the capture, so damage is known only after reading it */
 	bool finds_damage_late;
 	bool redacts; /* see capture_open() */

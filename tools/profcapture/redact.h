@@ -35,7 +35,7 @@ void redactor_learn(struct redactor *redactor, const char *text);
 int redactor_learn_capture(struct redactor *redactor, const struct prof_reader *reader) MUST_CHECK;
 
 char *redact_text(const struct redactor *redactor, const char *text) MUST_CHECK;
-/* Returns the redacted value of a metadata key: the command without its arguments; NULL for the
- * host name and for the options of the recording. */
+/* Returns the redacted value of a metadata key; for `command`, only the program; for `host` and
+ * `options`, NULL. */
 GBytes *redact_metadata(const struct redactor *redactor, const char *key, const void *value,
 			size_t length) MUST_CHECK;

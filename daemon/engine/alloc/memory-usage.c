@@ -272,7 +272,7 @@ static void add_value(struct memory_usage *usage, struct process *process, unsig
 	g_array_append_val(usage->values, value);
 }
 
-/* Returns the sums of the process's pid. Creates them if the pid has none, or if they belong to
+/* Returns the sums of the process's pid. Creates new sums if the pid has none, or only those of
  * another process. */
 static struct pid_sums *find_sums(struct memory_usage *usage, const struct process *process)
 {
