@@ -60,7 +60,7 @@ struct walk_registers {
 
 struct walk_frame {
 	uint64_t pc;
-	/* sp in this frame: the callee's CFA. (pc, sp) is constant while callees come and go */
+	/* sp in this frame: the callee's CFA. (pc, sp) is constant while the frame makes calls */
 	uint64_t sp;
 	uint32_t flags;
 	uint32_t reserved;
@@ -157,8 +157,8 @@ struct walk {
 	 * lookup.
 	 */
 	bool (*find_replaced)(void *data, uint64_t slot, uint64_t *ret_pc);
-	/* Returns the rule at `pc` that says where the register `base` of struct regs is saved,
-	 * instead of fp; NULL if it is unknown. NULL: no such lookup. */
+	/* Returns the rule at `pc` in which the place of fp is replaced by that of the register
+	 * `base` (struct regs); NULL if that is unknown. NULL callback: no such lookup. */
 	const struct cfi_rule *(*find_base)(void *data, uint64_t pc);
 	/* If a return address leads to no function, look for one passed to makecontext(). */
 	bool finds_contexts;

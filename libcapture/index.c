@@ -5,7 +5,8 @@
  * There are three ways; if one fails, the next one is tried:
  *   1. The trailer at the end names the index of the whole file.
  *   2. Without a trailer, the last valid checkpoint is searched for from the end. Its links lead
- *      back to the first one (or to an index). After the last one, headers are walked.
+ *      back to the first checkpoint (or to an index). The headers after the last checkpoint are
+ *      walked.
  *   3. All headers are walked (recover.c).
  * Entries found by 1 or 2 are used if they do not overlap, are inside the file, and leave out only
  * known gaps. An entry is compared with its chunk's header when the chunk is read (load.c).

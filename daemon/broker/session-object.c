@@ -416,7 +416,7 @@ void session_object_handle(struct session_object *object, GDBusMethodInvocation 
 		const char *interface, *name;
 		bool (*call)(struct session_object *object, GDBusMethodInvocation *invocation,
 			     GError **error);
-		bool own_only; /* the owner's files are not for users who manage others' sessions */
+		bool own_only; /* not for users who may manage other users' sessions */
 	} methods[] = {
 		{ SESSION_INTERFACE, "Start", call_start, false },
 		{ SESSION_INTERFACE, "Stop", call_stop, false },

@@ -2,7 +2,7 @@
 /*
  * Checks of marks in the shipped libprofcollector. A thread is stepped through its marks, from the
  * first one on; after each instruction, memory is checked as if the process had died there. Marks
- * have new and known names, and are written to a ring, to a larger one, or find no room.
+ * have new and known names. They are written to a ring or to a larger one, or are lost.
  */
 #include "config.h"
 #include "libcollector/prof-collector.h"

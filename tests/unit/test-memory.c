@@ -586,7 +586,7 @@ static void test_reallocs(void)
 }
 
 /* 10 bytes in a mapping of 400 are unmapped. Then malloc() returns the address of a block whose
- * free is missing, which must not count as a realloc. */
+ * free is missing; this must not count as a realloc. */
 static void write_rests(struct build *build)
 {
 	begin(build);
@@ -1041,7 +1041,8 @@ static void test_ended(void)
 	build_done(&build);
 }
 
-/* The peak might be in any child, added to the earlier maximum of the parent. */
+/* By the heap marks, the peak could be in any child, because the parent's earlier maximum might
+ * still be live there. */
 static void test_many_processes(void)
 {
 	struct memory memory;
@@ -1057,8 +1058,8 @@ static void test_many_processes(void)
 	build_done(&build);
 }
 
-/* The peak is the 100 bytes that the first process has from 10 on. The marks would allow a larger
- * sum from 65 on, but there is none. */
+/* The sum is 100 bytes from 10 to 65, and again from 80 on; the first is the peak. The marks would
+ * allow up to 200 bytes between 55 and 100, so that stretch is searched first. */
 static void test_equal_peaks(void)
 {
 	struct memory memory;

@@ -156,8 +156,8 @@ static void file(struct build *build, uint64_t id, uint64_t path, uint64_t size,
 	      N(inode ? 1 : 0), N(inode), N(PROF_IMAGE_FILE), N(5), N(0));
 }
 
-/* Rows of one file are one image, whether they come from records or snapshots, and from before or
- * after the file is opened. */
+/* Rows of one file are one image, whether they come from records or from snapshots, and whether
+ * they were made before or after the file was opened. */
 static void test_one_file(void)
 {
 	struct build build;

@@ -235,8 +235,8 @@ static void test_torn(void)
 	CHECK(chain.n == 0 && chain.is_unreadable);
 }
 
-/* Memory that may be gone is not loaded directly: if the thread executes no Python code, if an
- * activation is on another stack, or if a code object is being freed. */
+/* Memory that may be gone is not loaded directly. It may be gone if the thread executes no Python
+ * code, if an activation is on another stack, or if a code object is being freed. */
 static void test_gone(void)
 {
 	static const struct python_stack idle = { 0, UINT64_MAX, false }, other = { 1, 2, true };

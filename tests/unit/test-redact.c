@@ -207,7 +207,7 @@ static void test_hosts(void)
 	}
 }
 
-/* Words after an '@' or "://" that are not hosts, and hosts that identify nobody. */
+/* Words after '@' or "://" that are not hosts are kept, and so are hosts that identify nobody. */
 static void test_no_hosts(void)
 {
 	static const char *const texts[] = {

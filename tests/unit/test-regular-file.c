@@ -67,7 +67,7 @@ static void test_files(void)
 	remove_folder();
 }
 
-/* inotify reports opening by open(), but not with O_PATH. */
+/* inotify reports an open() without O_PATH, but none with it. */
 static void test_others(void)
 {
 	static const char *const elsewhere[] = { "/dev/null",         "/dev/ptmx",

@@ -77,7 +77,7 @@ struct path_step {
 struct critical_path {
 	/* options */
 	guint most_steps; /* 0: keep no steps */
-	const char *mark; /* the path of each span with this name; NULL: of one thread */
+	const char *mark; /* find the path of each span with this name; NULL: of one thread */
 	/* results */
 	struct reader *reader;
 	struct stack_places places;

@@ -195,7 +195,7 @@ static bool add_waits(const struct diff *diff, struct diff_run *run, struct diff
 	return has;
 }
 
-/* Adds a note if B waited longer than A, which samples of the CPU do not show. Adds no note if CPU
+/* Adds a note if B waited longer than A: samples of the CPU do not show waits. Adds no note if CPU
  * time grew as much, because a thread may just have waited for that work. */
 static void note_waits(struct diff *diff)
 {

@@ -6,7 +6,8 @@
 
 #include "tools/profcapture/diff.h"
 
-/* Reads one capture. All runs have the same options; each run copies and frees their filters. */
+/* Reads one capture. All runs have the same options; each run frees its own copy of the
+ * filters. */
 bool diff_run_read(struct diff *diff, unsigned side, const char *file, GError **error);
 /* Stores the denominators of the blocks. */
 bool diff_run_weigh(struct diff_run *run, GError **error);

@@ -66,7 +66,7 @@ struct diff_run {
 	GArray *counts;
 	GArray *buckets;    /* with memory: NOISE_BLOCKS doubles for each item of counts */
 	GArray *rows;       /* uint32_t for each item of counts: index + 1 in diff->rows */
-	GHashTable *builds; /* set of the build-ids of its images */
+	GHashTable *builds; /* set of the build-ids of the run's images */
 	double weights[NOISE_BLOCKS], weight; /* denominators, by block; and their sum */
 	double blocks[NOISE_BLOCKS];          /* counts of all rows together, by block */
 	struct diff_count all;
@@ -100,7 +100,7 @@ struct diff_row {
 	bool is_unjudged; /* shown, but without a verdict on the program */
 };
 
-/* A difference between the captures that is not a change in the program. */
+/* Damage, missing data, or a difference that the rows do not show (diff-notes.c). */
 struct diff_note {
 	const char *code;
 	char *text;

@@ -19,8 +19,9 @@ enum { HTML_FIRST, HTML_LATER, HTML_SIDES };
 struct html_side {
 	struct export *export;
 	int64_t from_ns, to_ns; /* the range of the axis that the side covers */
-	/* The page's number of a thread or function is its index plus one of these, except that a
-	 * function of both sides has one number. */
+	/* On the page, the number of a thread is its index + first_thread; that of a function is
+	 * its index + first_function, or the number that the other side gave to the same
+	 * function. */
 	uint32_t first_thread, first_function;
 	uint32_t *functions; /* number by index; NULL: numbers equal indexes */
 	uint32_t *stacks;    /* node of the merged tree by node of the side; NULL: they are equal */
@@ -38,7 +39,7 @@ struct html_sides {
 	GArray *nodes;
 	guint folded;        /* how many stacks were folded into their callers */
 	uint32_t interrupts; /* number of the function that represents interrupts */
-	GHashTable *unnamed; /* set of numbers: each is for all code of an image without a symbol */
+	GHashTable *unnamed; /* set of numbers: each is for an image's code without a symbol */
 };
 
 void html_sides_init(struct html_sides *sides, struct export *export);

@@ -93,7 +93,7 @@ static void free_source(gpointer pointer)
 	g_free(source);
 }
 
-/* Marks a line of a file, and those around it, as shown. Returns the index of the file. */
+/* Marks a line of a file and the lines around it as shown. Returns the index of the file. */
 static uint32_t show_line(struct sources *sources, const char *path, uint32_t line)
 {
 	struct page_source *source = g_hash_table_lookup(sources->by_path, path);

@@ -9,5 +9,6 @@
 
 #include "tools/profcapture/html-rows.h"
 
-/* Adds the table `places` of these samples to the page, and the member `sources` to the JSON. */
+/* Adds the table `places` of the samples in these functions to the page, and the member `sources`
+ * to the JSON. */
 bool html_sources_write(struct html_rows *rows, struct code_files *files, GError **error);

@@ -47,16 +47,17 @@ struct lock {
 	struct lock_sum sum;
 };
 
-/* A place that waits for a lock, and one that releases it. */
+/* A place where threads wait for a lock, and one where a thread releases it. */
 struct lock_pair {
 	struct lock *lock;
 	uint32_t waiter, releaser; /* functions that wait and release, with their lines */
 	struct lock_sum sum;
-	/* with --stacks: uint32_t, the functions of the longest wait's stacks, innermost first */
+	/* with --stacks: the stacks of the longest wait, of the waiter and of the releaser;
+	 * uint32_t functions, innermost first */
 	GArray *stacks[2];
 };
 
-/* How waits ended that are for a futex but count for no lock. */
+/* How the futex waits that count for no lock ended. */
 enum rest { REST_OTHER, REST_INTERRUPT, REST_OUTSIDE, REST_UNKNOWN, RESTS };
 static const char *const rest_keys[RESTS] = { "other_call", "interrupt", "outside", "unknown" };
 

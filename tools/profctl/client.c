@@ -69,7 +69,8 @@ static void on_owner_changed(GDBusConnection *connection, const char *sender, co
 	fail_gone(data);
 }
 
-/* Called when profd removes a session. If another client closed ours, Finished is never sent. */
+/* Called when profd removes a session. If another client closed our session, Finished is never
+ * sent. */
 static void on_removed(GDBusConnection *connection, const char *sender, const char *path,
 		       const char *interface, const char *name, GVariant *arguments, gpointer data)
 {
@@ -160,7 +161,7 @@ static void disconnect(struct client *client)
 	transport_close(&client->transport);
 }
 
-/* Starts a private profd. `why`: error of the system's profd; NULL: that was not tried. */
+/* Starts a private profd. `why`: error of the system's profd; NULL: no error, it was not tried. */
 static bool connect_private(struct client *client, const GError *why, GError **error)
 {
 	if (why && !client->request.quiet && geteuid() != 0) { /* root has the same privileges */

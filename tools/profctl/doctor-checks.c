@@ -416,9 +416,9 @@ static void check_ptrace_scope(const struct doctor_host *host, struct doctor_fin
 }
 
 /*
- * Returns the id of a tracepoint that every kernel has. Stores in *ret_place the path where it was
- * found; NULL: no accessible path, so the profiler mounts tracefs itself. Returns -errno if there
- * is no such tracepoint.
+ * Returns the id of a tracepoint that every kernel has. Stores in *ret_place the folder of tracefs
+ * in which the id was read; NULL: no accessible folder, so the profiler mounts tracefs itself.
+ * Returns -errno if the id cannot be found.
  */
 static int64_t kernel_tracepoint(const struct doctor_host *host, const char **ret_place)
 {

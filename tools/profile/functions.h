@@ -68,8 +68,8 @@ void functions_free(struct functions *functions);
  * identities must be loaded. */
 uint32_t functions_of_row(struct functions *functions, struct names_epoch *epoch, size_t row);
 /*
- * Like functions_of_row(), but returns an entity of `detail`. A line has the file and line of the
- * frame, and the name of the function that contains it in the source. A place is the function plus
+ * Like functions_of_row(), but returns an entity of `detail`. A line has the frame's file and line,
+ * and the name of the function that contains that line in the source. A place is the function plus
  * the source line of the frame; if the frame has inlined code, the line of the inlined call.
  */
 uint32_t functions_entity_of_row(struct functions *functions, struct names_epoch *epoch,
@@ -84,9 +84,10 @@ uint32_t functions_of_call(struct functions *functions, const char *name);
 /* Returns whether the function of a row depends on the time. */
 bool functions_is_timed(struct functions *functions, struct names_epoch *epoch, size_t row);
 /*
- * Stores the entities of a frame at a time of a segment's clock: its own, then with `inlined` those
- * inlined into it, outermost first. Returns their number, at most FUNCTIONS_MAX_AT_ROW. If
- * ret_until is not NULL, the result is valid for all times before *ret_until.
+ * Stores the entities of a frame at a time of a segment's clock: the frame's own, then, with
+ * `inlined`, the calls inlined into it, outermost first. Returns the number of entities, at most
+ * FUNCTIONS_MAX_AT_ROW. If ret_until is not NULL, the result is valid for all times before
+ * *ret_until.
  */
 #define FUNCTIONS_MAX_AT_ROW (1 + FUNCTIONS_MAX_INLINED)
 size_t functions_at_row(struct functions *functions, struct names_epoch *epoch, size_t row,

@@ -19,7 +19,7 @@ struct sampled_event {
 	const char *name; /* interned; NULL: the event of samples whose source is unknown */
 	/* unit of weights: "ns", "events"; NULL if `name` is NULL: each sample has weight 1 */
 	const char *unit;
-	uint64_t period, frequency; /* 0: unknown, or different in some recordings */
+	uint64_t period, frequency; /* 0: unknown, or not the same in all sources */
 	struct amount counted;      /* sum over the whole capture */
 };
 

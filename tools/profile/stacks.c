@@ -119,7 +119,7 @@ static void parts_done(struct parts *parts)
 }
 
 /* Finds the interpreters of the epoch. Looks up only their images, because there may be millions of
- * others. */
+ * other images. */
 static void parts_init(struct parts *parts, struct names_epoch *epoch)
 {
 	const struct prof_dictionary *table = epoch->tables[NAMES_IMAGE];

@@ -2,8 +2,8 @@
 /*
  * Stacks - the calling-context tree of one epoch, with the samples that ended in each node
  *
- * A sample is counted in its node with one addition. stacks_walk() then visits each node with
- * samples in its subtree once, parents first, so its cost does not depend on the number of samples.
+ * A sample is counted in its node with one addition. stacks_walk() then walks once through
+ * the nodes with samples in their subtrees, so its cost does not depend on the number of samples.
  * The name of a frame may depend on the time. A row with such a frame at or above it needs a node
  * for each combination of names. stacks_row_at() creates these nodes after the rows of the table.
  * In stacks of interpreted programs, the frames of the interpreter's own file are left out, unless

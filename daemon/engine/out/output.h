@@ -31,7 +31,7 @@ void row_init(struct row *row, uint32_t id, void (*write)(struct row *row, struc
 struct row *row_ref(struct row *row);
 void row_unref(struct row *row); /* NULL is allowed */
 
-/* Rows of a table that were dropped. */
+/* Dropped rows of one table. */
 struct output_drops {
 	uint64_t rows, bytes, from_ns, to_ns;
 };
@@ -81,7 +81,7 @@ void output_frames(struct output *output, const struct output_place *places, siz
 void output_stacks(struct output *output, uint32_t parent, const uint32_t *frames, size_t n,
 		   uint32_t *ret_stacks);
 
-/* Queues the row, because rows in the current blocks refer to it. */
+/* Queues a row that rows in the current blocks refer to. */
 void output_queue(struct output *output, struct row *row);
 static inline void output_need(struct output *output, struct row *row)
 {

@@ -15,7 +15,7 @@ struct writer_batch {
 	uint64_t from_ns, to_ns;
 };
 
-/* Rows of a table that could not be written. */
+/* Rows of one table: they could not be written. */
 struct writer_loss {
 	enum prof_table table;
 	uint64_t rows, bytes, from_ns, to_ns;
@@ -36,8 +36,8 @@ int writer_fd(const struct writer *writer);
 bool writer_push(struct writer *writer, const struct writer_batch *batch, bool data);
 /* Returns an empty block of a table, for reuse, or NULL. */
 struct prof_block *writer_get_block(struct writer *writer, enum prof_table table);
-uint64_t writer_bytes(
-	const struct writer *writer); /* bytes of the capture; for a pipe, updated within a block */
+/* Returns the bytes of the capture; for a pipe, updated while a block is written. */
+uint64_t writer_bytes(const struct writer *writer);
 int writer_error(const struct writer *writer); /* 0, or the errno that ended writing */
 
 /* Ends the input: writes the queue and loss rows for blocks that were not written, and finishes the

@@ -14,8 +14,8 @@ struct wait_stacks {
 
 void wait_stacks_init(struct wait_stacks *stacks, struct samples *samples);
 void wait_stacks_done(struct wait_stacks *stacks);
-/* Chooses the stack that the code shares, and lets others share the code's. Rows are written much
- * later, for many codes at once, so the choice is made now. */
+/* Chooses the stack that the code shares, and lets other codes share the stack of this one. Rows
+ * are written much later, for many codes at once, so the choice is made now. */
 void wait_stacks_offer(struct wait_stacks *stacks, struct wait_code *code);
 /* Finds the code's stack. Sets `stack`, `call`, `method`, `stop` and `interpreter` of *ret_found.
  * A copied stack without interpreter frames is replaced by the shared stack if the shared stack

@@ -22,8 +22,9 @@ struct unwind_file {
 	struct unwind_table table;
 	void *bytes; /* memory of `table` */
 	size_t size; /* of both tables, in bytes */
-	/* Its rules say where the register `base` of struct regs is saved, instead of fp. Made only
-	 * if rules of `table` need this register; otherwise base_bytes is NULL. */
+	/* In the rules of base_table, the place of fp is replaced by that of the register `base`
+	 * (struct regs). Made only if rules of `table` need this register; otherwise base_bytes is
+	 * NULL. */
 	struct unwind_table base_table;
 	void *base_bytes;
 };

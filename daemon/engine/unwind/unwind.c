@@ -285,7 +285,7 @@ static struct place place_of(const struct unwind_lane *lane, size_t i)
 	return (struct place){ lane->ips[i], lane->frames[i].sp };
 }
 
-/* Stores each frame's caller, but not the leaf's: the leaf is rarely at one address twice. */
+/* Stores each frame's caller, but not the leaf's: the leaf is rarely at the same address twice. */
 static void learn_stack(struct unwind_lane *lane, uint32_t thread, const struct unwind_stack *stack)
 {
 	static const struct place none;
@@ -377,7 +377,7 @@ static void repair(struct unwind_lane *lane, const struct unwind_input *input,
 	    !is_on_chain(lane, stack->ips[stack->n - 2]) ||
 	    stack->n + (n - from - 1) > UNWIND_MAX_FRAMES)
 		return;
-	/* The last address need not be checked, because its frame is not followed. */
+	/* The last address need not be checked, because the chain is not followed beyond it. */
 	for (i = from; i + 1 < n; i++)
 		if (!is_on_chain(lane, chain[i]))
 			return;
@@ -555,7 +555,7 @@ static void conclude(struct unwind_lane *lane, struct walk_job *walk, struct unw
 		.stop = lane->pending ? PROF_STOP_NO_TABLE : stops[result->stop],
 	};
 	/* During exec the registers are those of the old program, but the memory is that of the new
-	 * one. A bad frame that was found by a frame pointer does not show this. */
+	 * one. If the frame pointer was followed, a bad frame is not evidence of this. */
 	if (job->input.in_kernel && !lane->pending && result->n == 1 &&
 	    result->stop == WALK_BAD_FRAME && !has_no_table(lane, job->input.registers.pc))
 		job->stack = (struct unwind_stack){ .stop = PROF_STOP_NO_MEMORY };
