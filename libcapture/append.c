@@ -14,7 +14,7 @@
 #include "libcapture/reader.h"
 #include "libcapture/writer.h"
 
-/* Bytes outside of chunks that no gap of the index covers yet. */
+/* Bytes that belong neither to a chunk nor, until now, to a gap of the index. */
 struct garbage {
 	uint64_t stretches, bytes;
 };

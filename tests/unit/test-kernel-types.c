@@ -12,7 +12,7 @@
 
 static const char *programs;
 
-/* The types that most cases begin with: two structures of the program, and a union of the kernel. */
+/* The types that most cases begin with: two structures of the program, a union of the kernel. */
 struct fixture {
 	struct btf *own, *kernel;
 	int number, nested;

@@ -35,8 +35,8 @@ struct path_label {
 	enum wait_cause cause; /* PATH_WAIT */
 	const char *call;      /* PATH_WAIT: a static string; NULL: unknown */
 	uint32_t waker;        /* PATH_WAIT: enum prof_waker */
-	/* index in names of the first thread with the same name. PATH_THREAD: the thread;
-	 * PATH_CREATED: the creator; PATH_WAIT: the waker, or NAMES_NONE */
+	/* index in names of the first thread with the name and executable of the thread
+	 * (PATH_THREAD), the creator (PATH_CREATED) or the waker (PATH_WAIT; or NAMES_NONE) */
 	uint32_t thread;
 };
 

@@ -80,7 +80,7 @@ struct diff_identity {
 	uint32_t number;
 	const char *image, *name; /* interned */
 	bool is_inlined;
-	bool has_name; /* false: the row has all code of the image without a symbol */
+	bool has_name; /* false: the row has all of the image's code without a symbol */
 };
 
 struct diff_row {

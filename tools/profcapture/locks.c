@@ -26,7 +26,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define MAX_FRAMES 256     /* limit on kept frames, plus the calls inlined into the last one */
+#define MAX_FRAMES 256     /* limit on kept functions; calls inlined into one frame may exceed it */
 #define LEAST_ADDRESS 4096 /* smaller arguments are descriptors or numbers */
 
 enum { TIME, THREAD, DURATION, STACK, ARGUMENT, SYSCALL, WAKER, WAKER_STACK, WAKER_ARGUMENT };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Own-memory - finds the mapping of a process that contains an address without a name
+ * Own-memory - finds a process's mapping that contains an address without a name
  *
  * Generated code without names gets one row for each mapping, not one for each address. The
  * mappings come from the table `mapping`. Their times are ignored. If several contain an address,

@@ -36,8 +36,8 @@ int writer_fd(const struct writer *writer);
 bool writer_push(struct writer *writer, const struct writer_batch *batch, bool data);
 /* Returns an empty block of a table, for reuse, or NULL. */
 struct prof_block *writer_get_block(struct writer *writer, enum prof_table table);
-/* Returns the bytes of the capture; for a pipe, updated while a block is written. */
-uint64_t writer_bytes(const struct writer *writer);
+uint64_t writer_bytes(
+	const struct writer *writer); /* bytes of the capture; for a pipe, updated during a write */
 int writer_error(const struct writer *writer); /* 0, or the errno that ended writing */
 
 /* Ends the input: writes the queue and loss rows for blocks that were not written, and finishes the

@@ -130,7 +130,7 @@ enum ring_result ring_peek(struct ring *ring, const struct perf_event_header **r
 		if (header.size <= PREFETCH_BYTES)
 			return RING_RECORD;
 		/* Prefetch what is read first of a record with a stack: its start, the innermost
-		 * frames, and the length of the stack, which is at its end. Another CPU's record is
+		 * frames, and the length of the stack, at the record's end. Another CPU's record is
 		 * handled meanwhile. */
 		for (size_t i = CACHE_LINE; i < PREFETCH_BYTES; i += CACHE_LINE)
 			prefetch_line(record + i);

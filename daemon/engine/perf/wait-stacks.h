@@ -7,7 +7,7 @@
 struct wait_stacks {
 	struct samples *samples;
 	struct wait_stratum *strata;
-	/* by place: the last code of an interpreted process that has its own stack; referenced, or
+	/* by place: the last code with its own stack, in an interpreted process; referenced, or
 	 * NULL */
 	struct wait_code **natives;
 };

@@ -428,7 +428,7 @@ static bool needs_base(const struct unwind_table *table, unsigned int base)
 	return false;
 }
 
-/* Without this table, walks end where they need the register. */
+/* Compiles base_table if possible. Without it, walks end where they need the register `base`. */
 static void compile_base(struct loader *loader, struct unwind_file *file,
 			 struct table_source *source)
 {
