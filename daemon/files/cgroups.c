@@ -3,8 +3,8 @@
  * Cgroups - finds the paths of the cgroup ids in samples
  *
  * A sample's cgroup id is the inode number of a directory in the hierarchy that has the perf_event
- * controller: the v1 hierarchy of that name if one is mounted, else v2. The side band reports
- * cgroups that are made later.
+ * controller: a v1 hierarchy if one is mounted with it, else v2. The side band reports cgroups that
+ * are made later.
  */
 #include "daemon/files/cgroups.h"
 

@@ -1326,8 +1326,8 @@ static void test_loss_outside(void)
 	build_done(&build);
 }
 
-/* The file ends within the second chunk of frees. The blocks that it frees seem live; results for
- * earlier times are complete. */
+/* The file ends within the second chunk of frees. The blocks that this chunk frees seem live;
+ * results for earlier times are complete. */
 static void test_truncated(void)
 {
 	struct memory memory;

@@ -164,8 +164,8 @@ static void test_names(void)
 	}
 }
 
-/* A host that a variable or an address gives away is removed from texts, and so is its domain.
- * Known only from an address, it stays in identifiers. */
+/* A host that a variable or an address gives away is removed from texts, and so is its domain. A
+ * host that is known only from an address stays in identifiers. */
 static void test_hosts(void)
 {
 	static const char *const sources[] = {

@@ -43,7 +43,7 @@ enum unwind_frame_state unwind_tables_frame_bytes(struct unwind_tables *tables,
 						  uint32_t *ret_bytes);
 /* Requests the next part of a dump, because a frame is in code that was not read yet. */
 void unwind_tables_request_more(const struct unwind_tables *tables, const struct image *dump);
-/* Returns a number that changes if code that was walked without a rule may have one now. */
+/* Returns a number that changes if code that was walked without a rule may have a rule now. */
 uint32_t unwind_tables_version(const struct unwind_tables *tables);
 /* Returns the number of unfinished tables. */
 unsigned int unwind_tables_waiting(const struct unwind_tables *tables);
