@@ -390,7 +390,7 @@ static void test_sizes(void)
 	build_done(&build);
 }
 
-/* The largest sizes are shown, and the number of rows is limited. */
+/* All sizes are shown, even in text, unless --limit is given. */
 static void test_all_sizes(void)
 {
 	struct memory memory;

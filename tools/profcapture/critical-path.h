@@ -82,7 +82,7 @@ struct critical_path {
 	struct reader *reader;
 	struct stack_places places;
 	uint32_t thread; /* index in names; with `mark`, NAMES_NONE */
-	uint64_t spans;  /* number of paths; 1 without `mark` */
+	uint64_t spans;  /* number of spans; 1 without `mark` */
 	GArray *labels;  /* struct path_label */
 	GArray *nodes;   /* struct cct_node: function = index in labels, weights in ns */
 	GArray *threads; /* struct path_thread, longest first */

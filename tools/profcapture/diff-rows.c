@@ -322,8 +322,8 @@ static double ratio(const struct diff *diff, const struct diff_run *run, double 
 }
 
 /*
- * Sets the values of a row from its counts by run. `tests`: the number of rows tested; 0: this row
- * is not tested.
+ * Sets the values of a row from its counts by run. `tests`: the number of tests that its interval
+ * allows for; 0: this row is not tested.
  */
 static void judge(struct diff *diff, struct diff_row *row, const double *counts, unsigned tests)
 {

@@ -126,7 +126,7 @@ struct diff {
 	GHashTable *identities;    /* text → struct diff_identity */
 	struct number_map by_path; /* caller's row and identity → index + 1 of the row */
 	GArray *rows;              /* struct diff_row, a caller before its callees */
-	GPtrArray *order;          /* struct diff_row with data: changes first, then by size */
+	GPtrArray *order;          /* struct diff_row with data: significant, then by change */
 	GArray *per_run;           /* double: counts by row and run */
 	struct diff_row all;
 	double most; /* largest total of a run */

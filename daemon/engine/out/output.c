@@ -270,7 +270,7 @@ static void write_queued(struct output *output)
 	g_ptr_array_set_size(output->queued, 0);
 }
 
-/* Detaches the block from its table first, so that a nested flush does not find it. */
+/* Passes a table's block to the writer. If the queue is full, drops the rows, keeps the block. */
 static void close_block(struct output *output, enum prof_table table)
 {
 	struct prof_block *block = steal_ptr(&output->blocks[table]);

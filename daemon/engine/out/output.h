@@ -81,7 +81,7 @@ void output_frames(struct output *output, const struct output_place *places, siz
 void output_stacks(struct output *output, uint32_t parent, const uint32_t *frames, size_t n,
 		   uint32_t *ret_stacks);
 
-/* Queues a row that rows in the current blocks refer to. */
+/* Queues a row, to be written before the blocks close. */
 void output_queue(struct output *output, struct row *row);
 static inline void output_need(struct output *output, struct row *row)
 {

@@ -2,7 +2,7 @@
 /*
  * Unwind tables - compiles the table of each file once, in a worker thread
  *
- * The worker reads and compiles a file that the broker has opened, which takes from 0.1 ms to about
+ * The worker reads and compiles a file that profd-files has opened. This takes from 0.1 ms to about
  * 50 ms. Build-id, device, inode, size and change time together identify a file. A build-id alone
  * could be forged; with the other fields, only processes that map the forged file get its table.
  * Images of one identity share a table. Tables remain until the session ends. Their total memory is
@@ -70,8 +70,8 @@ struct file {
 	struct unwind_file *table;     /* NULL: unusable, or not made yet */
 	struct jit_frames *jit;        /* tables of generated code, instead of `table` */
 	GArray *reading;               /* struct frame: frames to be read; NULL: none */
-	/* The next five belong to the drain thread. is_read: the file is queued to be read
-	 * again. */
+	/* `done`, `images` and the next five belong to the drain thread. is_read: the file is
+	 * queued to be read again. */
 	GArray *frames; /* struct frame: all that were requested; NULL: none */
 	guint n_read;   /* the sizes of the first n_read frames were read */
 	bool is_read;
