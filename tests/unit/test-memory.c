@@ -1181,8 +1181,8 @@ static void test_described_processes(void)
 	build_done(&build);
 }
 
-/* Block 2 is allocated and freed, and the older block 1 is freed, all at one time, in any order
- * within the tables. */
+/* Block 2 is allocated and freed, and the older block 1 is freed, all at one time. The older block
+ * counts as freed first, so the peak is its size. */
 static void test_ties(void)
 {
 	struct memory memory;
