@@ -257,7 +257,7 @@ static void shown(void)
 	CHECK_STR(LIVE_AT(live.functions, live_function, live.functions->len - 1)->shown, "a::b");
 }
 
-/* Stacks 1: a; 2: a, b; 3: a, b, a. a and b are named by their offsets, 0x10 and 0x20. */
+/* Stacks 1: a; 2: a, b; 3: a, b, a. a is at offset 0x10, b at 0x20. */
 static void begin_recursion(struct build *build)
 {
 	build_begin(build);

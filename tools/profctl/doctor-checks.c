@@ -204,7 +204,7 @@ static void check_perf_paranoid(const struct doctor_host *host, struct doctor_fi
 			: _("You may record your own programs, but not the system.");
 }
 
-/* Returns RLIMIT_MEMLOCK in bytes; UINT64_MAX: no limit. */
+/* Returns RLIMIT_MEMLOCK in bytes; UINT64_MAX: no limit; 0: unknown. */
 static uint64_t perf_memlock_limit(const struct doctor_host *host)
 {
 	static const char name[] = "Max locked memory";
