@@ -19,7 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The first sentence names at most this many changes. */
+/* The verdict names at most this many changes. */
 #define NAMED_CHANGES 3
 /* At most this many rows that exceed --fail-over are listed; the others are counted. */
 #define NAMED_EXCEEDED 10

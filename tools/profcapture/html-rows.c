@@ -275,7 +275,7 @@ static void write_stacks(struct html_rows *rows)
 struct page_marks {
 	struct html_rows *rows;
 	GArray *all;    /* struct html_mark */
-	guint most;     /* maximum length of `all` */
+	guint most;     /* number of marks that are kept */
 	uint64_t n;     /* number of marks, including those that were left out */
 	GArray *counts; /* uint64_t by name: number of marks, including those that were left out */
 	GHashTable *names; /* length of the group, group and name → index + 1 */
