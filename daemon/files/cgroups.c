@@ -23,7 +23,7 @@
 struct cgroups {
 	bool v1;
 	char mount[PATH_MAX]; /* mount point */
-	char root[PATH_MAX];  /* path in the hierarchy that is mounted there */
+	char root[PATH_MAX];  /* path in the hierarchy that is at `mount` */
 	char last[PATH_MAX];  /* path that cgroups_add_one() added last */
 	char path[PATH_MAX];  /* current path of the walk */
 	unsigned n;
