@@ -606,7 +606,7 @@ PROF_PUBLIC extern const char prof_null_marker;
 
 struct prof_block;
 
-/* Makes a block for rows of `def`, which must outlive it. Not thread safe; free with
+/* Makes a block for rows of `def`, which must outlive the block. Not thread safe; free with
  * prof_block_free(). */
 PROF_PUBLIC PROF_MUST_CHECK int prof_block_new(const struct prof_table_def *def,
 					       struct prof_block **ret_block);
@@ -655,7 +655,7 @@ struct prof_writer_options {
 struct prof_writer;
 
 /*
- * Locks a regular file for writing (flock): returns -EWOULDBLOCK if another writer has the lock. fd
+ * Locks a regular file for writing (flock); returns -EWOULDBLOCK if another writer has the lock. fd
  * is borrowed until prof_writer_free(). Never seeks back and never truncates existing data.
  * PROF_WRITE_NEW returns -EEXIST if the file is not empty. The other modes start a capture in an
  * empty file, and return prof_reader_open()'s error if the file is not a capture. Not thread safe.
@@ -743,7 +743,7 @@ struct prof_reader_info {
 	uint64_t chunks;       /* number of data chunks */
 	uint32_t epochs;       /* number of epochs that have chunks */
 	bool indexed; /* opened by index and checkpoints; otherwise by walking all headers */
-	/* start of another capture that was joined to this one; 0: none */
+	/* file offset of another capture that was joined to this one; 0: none */
 	uint64_t second_at;
 };
 
@@ -783,7 +783,8 @@ PROF_PUBLIC const struct prof_damage *prof_reader_damage(const struct prof_reade
 struct prof_lost {
 	uint64_t chunks; /* number of the table's chunks with lost rows */
 	uint64_t rows;   /* number of rows lost in these chunks */
-	uint64_t flawed; /* damaged chunks without lost rows: indexes, padding, order of times */
+	/* number of damaged chunks without lost rows: indexes, wrong padding, unordered times */
+	uint64_t flawed;
 	uint64_t stretches;
 };
 /* `table` 0: all tables. May be called from any thread. */

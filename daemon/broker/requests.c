@@ -4,8 +4,8 @@
  *
  * Reading /proc, or opening a file that a target chose, may take long or forever. So a separate
  * process does this (files.c), and D-Bus and the other sessions continue. The engine may have been
- * taken over: this file checks the form of its requests, and files.c's process checks whether the
- * session may have the data.
+ * taken over, so this file checks the form of its requests, and files.c's process checks whether
+ * the session may have the data.
  * Invariants: (1) at most MAX_TASKS requests are open; the engine's further messages wait in its
  *                 socket
  *             (2) an engine gets files only if it unwinds stacks or records allocations

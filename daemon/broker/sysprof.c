@@ -176,8 +176,8 @@ static bool receive_request(struct sysprof *sysprof)
 		 * pid. */
 		if (sender.pidfd < 0 && sender.credentials.pid > 0)
 			sender.pidfd = target_open(sender.credentials.pid);
-		/* Without a descriptor, the thread continues without a ring. If sending fails, the
-		 * thread is not waiting for this answer. */
+		/* An answer without a descriptor makes the thread continue without a ring. If
+		 * sending fails, the thread is not waiting for this answer. */
 		if (!receive_sender(sysprof, &sender))
 			(void)!send(sysprof->socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 	}
@@ -186,7 +186,7 @@ static bool receive_request(struct sysprof *sysprof)
 	return true;
 }
 
-/* Reads one request per iteration of the main loop, so that others are served meanwhile. */
+/* Reads one request per iteration of the main loop, so that the loop also serves other sources. */
 static gboolean on_request(gint fd, GIOCondition condition, gpointer data)
 {
 	struct sysprof *sysprof = data;

@@ -15,7 +15,7 @@ const stacks = {
 const items = (list) => [list].flat().join(', ');
 const choice = (yes, no) => (value) => (value ? yes : no);
 
-// Meaning of each option of the recorder; docs/dbus.md describes all of them.
+// Texts for options of the recorder (docs/dbus.md). Options that are not listed here are shown by name.
 const OPTIONS = {
 	system: choice('the whole system', ''),
 	pids: (pids) => `process ${items(pids)} and its children`,

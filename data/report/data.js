@@ -283,7 +283,7 @@ const prepare = (data) => {
 	data.lanes = lanesOf(data);
 	data.hasSlices = !!data.tables.slices;
 	if (!data.hasSlices) {
-		// without slices, only samples show when a thread ran
+		// without slices, only the samples show how long a thread ran
 		for (let i = 0; i < samples.rows; i++) {
 			data.lanes[samples.thread[i]].sums[0] += samples.weight[i] * samples.each;
 		}

@@ -44,7 +44,7 @@ def judge_inlined(recorded, lines):
             torn += 1
             continue
         missing += (flags == "0" and chain == "") or chain.startswith("?")
-        # the recorded chains end at once(), so drop its callers
+        # the recorded chains end at the function once(), so drop the callers of once()
         frames = tuple(frame.rsplit(":", 1)[0] for frame in chain.split("|")
                        if "(node_oracle.mjs" in frame and not frame.startswith(("main ", "<module> ")))
         if frames not in known:

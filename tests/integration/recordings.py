@@ -53,8 +53,8 @@ int main(void)
 
 def compiled(source, text, *command, anew=False):
     """Writes a source file, compiles it into a program of the same name without a suffix, and returns
-    the program's path. A command without paths runs once for each build folder, unless `anew`:
-    later calls copy the program, whose debug information names the source in the build folder."""
+    the program's path. Unless `anew`, a command without paths runs only once for each build folder;
+    later calls copy the program. Its debug information names the source in the build folder."""
     program = source.with_suffix("")
     source.write_text(text)
     if anew or any("/" in str(word) for word in command):

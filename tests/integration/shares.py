@@ -14,7 +14,7 @@ SIGMAS = 5  # one false alarm in 1.7 million comparisons
 
 def tolerance(samples, share, slack=0.0):
     """The maximum distance of a measured share from the true one. slack is added for errors that
-    are not chance, such as a true share that is only known roughly."""
+    are not due to chance, such as a true share that is known only roughly."""
     return SIGMAS * math.sqrt(max(share * (1 - share), 1 / max(samples, 1)) / max(samples, 1)) + slack
 
 

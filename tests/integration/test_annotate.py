@@ -258,8 +258,8 @@ def test_inlined(profcapture, inlined):
 
 
 def test_library_in_a_row(profcapture, inlined):
-    """Code inlined from a library's headers is one row below the line that calls it, however much
-    it is."""
+    """Code inlined from a library's headers is only one row below the line that calls it, even if
+    the code is long."""
     text = profcapture("annotate", inlined, "fills").stdout
     lines = text.split("\n\n")[1].splitlines()
     (at,) = [i for i, line in enumerate(lines) if "/* line 20 */" in line]

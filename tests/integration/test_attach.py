@@ -286,8 +286,8 @@ def test_joined(start, record, profcapture, capture):
 
 
 def test_bound_before(start, record, profcapture, capture):
-    """A module that was opened with RTLD_DEEPBIND, whose calls cannot be recorded, is reported even
-    if it was opened before the recording."""
+    """The calls of a module that was opened with RTLD_DEEPBIND cannot be recorded. The module is
+    reported even if it was opened before the recording."""
     target = start()
     target("d", "d")
     end = record(target, capture)
@@ -299,8 +299,8 @@ def test_bound_before(start, record, profcapture, capture):
 
 
 def test_again(start, record, profcapture, capture):
-    """The process is dormant before, between and after three recordings, one of which samples. It
-    closes its descriptors before each of them."""
+    """The process is dormant before, between and after three recordings, one of which samples. The
+    process closes its descriptors before each recording."""
     target = start()
     for options, expected in ([], 700), (["--memory=sample:1", "--memory-min", SIZE], 700), ([], 700):
         target("f", "a40", "c")

@@ -246,7 +246,7 @@ def own_engine(tmp_path, spawn, capture):
 
 
 def test_stacks_of_own_processes(own_engine):
-    """The engine gets the stacks of the user's threads only, and reads no other memory: it does not
+    """The engine gets the stacks of the user's threads, but no other memory, because it cannot
     choose the address."""
     told, target, _ = own_engine(off_cpu=True)
     ((tid, sp, digest, size),), = told["stacks"]

@@ -27,7 +27,7 @@ KINDS = 5  # ranges of start and stop times, see Session
 HELPERS = ("profd-engine", "profd-files")
 YES = "polkit.addRule(function(action, subject) { return polkit.Result.YES; });"
 SECOND_NS = 1.2e9
-# the recorded load uses only a fifth of a CPU, because the machine has enough to do
+# the recorded load uses only a fifth of a CPU, because the sessions need the rest
 SOME_LOAD = """
 import time
 while True:
@@ -81,8 +81,8 @@ class Private:
 
 
 class System:
-    """One profd serves all sessions, and is not ended with them. It starts them one after the
-    other."""
+    """One profd serves all sessions, and does not end with them. profd starts only one session at a
+    time."""
 
     options, at_once, pace = ["--bus", "system"], 10, 2
 

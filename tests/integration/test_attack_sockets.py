@@ -140,7 +140,7 @@ def assert_finishes(client, path):
 
 
 def test_request(bus, session, send):
-    """While the descriptor of a request is closed, the engine continues with the other rings."""
+    """While the engine closes the descriptor of a request, it continues with the other rings."""
     with connect(bus) as plug:
         plug.send(hello())
         assert status_of(plug) == 0
@@ -149,8 +149,8 @@ def test_request(bus, session, send):
 
 
 def test_sysprof(kernel, session, send):
-    """A process that sends the file over the socket of sysprof's protocol gets no ring, and delays
-    nobody."""
+    """A process that sends a descriptor over the socket of sysprof's protocol gets no ring, and
+    delays nobody."""
     client, path = session
     client.session(path, "OpenSysprof")
     with socket.socket(fileno=client.files[0]) as plug:

@@ -612,7 +612,7 @@ int main(int argc, char **argv)
 def test_sleepers(profctl, profcapture, plain, pointers, require, tmp_path, spawn):
     """A thread that sleeps during the whole recording has a stack, also if it is recorded without
     privilege. Only its program counter and stack pointer are known, so a function's frame pointer
-    is found by the function's prologue. The thread's state is the one in /proc."""
+    is found from the function's prologue. The thread's state is the one in /proc."""
     require(root=True)
     (tmp_path / "idle.c").write_text(IDLE)
     subprocess.run(["gcc", "-O2", pointers, "-g", "-pthread", tmp_path / "idle.c", "-o", tmp_path / "idle"], check=True)
@@ -651,8 +651,8 @@ def test_sleepers(profctl, profcapture, plain, pointers, require, tmp_path, spaw
     causes = profcapture.json("sql", capture, "SELECT cause FROM waits WHERE state IN ('stopped', 'traced')")["data"]["rows"]
     assert len(causes) == 2 and {row["cause"] for row in causes} == {"other"}
     assert {("wait_long", "pipe"), ("fork_long", "vfork"), ("wait_cut", "signal")} <= {(row["function"], row["call"]) for row in data["places"]}
-    # where the frame pointer is needed but unknown, the stack ends with the reason no-rule; if the
-    # C library keeps frame pointers, pause() has stored it
+    # where an unknown frame pointer is needed, the stack ends with the reason no-rule; if the C
+    # library keeps frame pointers, pause() has stored the pointer
     stops = {row["user_stop"] for row in rows if row["syscall"] == "pause" and row["pid"] == idle.pid}
     functions = {row["name"] for row in profcapture.json("report", capture, "--metric", "off-cpu", "--callers", "wait_cut", "--limit", 0)["data"]["callers"]}
     assert stops == {"no-rule"} or (stops == {"root"} and functions == {"run_cut"})
@@ -871,7 +871,7 @@ def test_wakers(profctl, profcapture, require, tmp_path):
     assert all(row["waker_thread"] not in (None, row["thread"]) for row in released)
     stacks = sum(row["waker_stack_source"] in ("copied", "shared-out") for row in released)
     assert stacks >= 0.9 * len(released)  # the stacks of places that occur once may not be copied
-    # the main thread waits for others to end, and timers end the others' sleeps
+    # the main thread waits for the other threads to end; most other waits are sleeps, ended by timers
     kinds = collections.Counter(row["waker"] for row in found if row["argument"] not in locks)
     assert kinds["interrupt"] >= 0.9 * (kinds.total() - kinds["unknown"]) and kinds["interrupt"] > 100, kinds
 

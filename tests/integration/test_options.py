@@ -147,7 +147,7 @@ def total(profcapture, whole, *arguments):
 
 
 def test_times_at_the_edges(profcapture, whole):
-    """Times before the start or after the end, and ranges of one instant, are valid in JSON."""
+    """With --json, times before the start or after the end, and ranges of one instant, are valid."""
     for value in ["--from=-999h"], ["--to=999h"], ["--from=-999h..999h"], ["--from=0"], ["--to=-0"], ["--from=..-0s"], ["--from=0.."]:
         assert total(profcapture, whole, *value) == 2000, value
     for value in ["--from=999h"], ["--to=-999h"], ["--from=998h..999h"]:

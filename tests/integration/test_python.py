@@ -228,8 +228,8 @@ def test_agrees_with_cprofile(programs):
 
 
 def test_subinterpreter(programs):
-    """The functions of a sub-interpreter are where they belong. Functions of the interpreter that
-    calls it are missing, and the samples are "deeper"."""
+    """Stacks have the functions of a sub-interpreter at the right place. The functions of the
+    calling interpreter are missing, and the samples are "deeper"."""
     part, counts = programs.part("sub"), collections.Counter()
     for sample in part.samples:
         chain = [name and name.rsplit(".", 1)[-1] for name in named(part.chain(sample))]
@@ -321,8 +321,9 @@ def test_frequent_waits(profctl, profcapture, capture, python, tmp_path):
     program.write_text(FREQUENT)
     profctl("record", "--off-cpu", "-o", capture, "--", "taskset", "-c", min(os.sched_getaffinity(0)), python, program)
     shown = {row["name"]: row["total"] for row in profcapture.json("report", capture, "--metric", "off-cpu", "--limit", 0)["data"]["rows"]}
-    # 30 of 40 turns, by number, because a few long waits may have a tenth of the time. Frames of
-    # more than 500 sleeps are read, so five standard deviations are less than 0.1.
+    # often() makes 30 of 40 turns. Compare numbers of waits, because a few long waits may take a
+    # tenth of the time. Frames of more than 500 sleeps are read, so five standard deviations are
+    # less than 0.1.
     assert abs(shown["frequent.often"] / shown["frequent.turn"] - 30 / 40) < 0.1, shown
     query = "SELECT interpreter, count(*) AS n FROM wait GROUP BY interpreter"
     known = {row["interpreter"]: row["n"] for row in profcapture.json("sql", capture, query)["data"]["rows"]}

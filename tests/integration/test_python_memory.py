@@ -298,7 +298,7 @@ def test_locks(profctl, profcapture, capture, python, tmp_path):
 
 
 def test_redefined(profctl, profcapture, capture, python, tmp_path):
-    """A code object at the address of an earlier one is shown as another function."""
+    """A code object that has the address of an earlier one is shown as a different function."""
     program = write(tmp_path, REDEFINED, python)
     recorded(profctl, "--no-symbols", "--memory", "-F", 0, "-o", capture, "--", python, program)
     found = chains(profcapture, capture)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Rejects goto outside libcollector, libc's and GLib's message texts in the engine, markers of
 unfinished work, paths and hosts of one machine, some wordings of messages and comments, and
-messages in parts without a space between them."""
+parts of a message that are joined without a space."""
 import re
 import sys
 

@@ -823,13 +823,14 @@ static void run_siglongjmp(void)
 {
 	set_handler(jump_from_handler, 0);
 	sigsetjmp(escape, 1);
-	/* Send only one signal at a time: another one could arrive before the jump has left this
-	 * stack. */
+	/* Send only one signal at a time, because a second one could arrive before the jump has
+	 * left this stack. */
 	set_once(200);
 	while (handled < 600)
 		free(NULL);
 	set_timer(0);
-	/* An abandoned record is detected only from a frame that is not deeper; use() is deeper. */
+	/* A record that was abandoned in one frame is detected only from a frame that is not
+	 * deeper; use() is deeper. */
 	free(NULL);
 	/* The reader empties the ring, unless it waits for the end of the abandoned record. */
 	for (int i = 0; i < 10; i++) {

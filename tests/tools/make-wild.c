@@ -199,8 +199,8 @@ static void write_table(struct wild *wild, struct prof_writer *writer, uint16_t 
 	check(prof_block_new(def, &block), "no block");
 	prof_block_set_epoch(block, epoch);
 	for (uint64_t row = 0; row < n; row++) {
-		/* random texts share a buffer, and so do lists: all in a row have the bytes of the
-		 * last one */
+		/* all random texts use one buffer, so all texts of a row equal the row's last text;
+		 * lists likewise */
 		for (uint16_t c = 0; c < def->n_columns; c++) {
 			const struct prof_column_def *column = &def->columns[c];
 

@@ -382,7 +382,7 @@ static void end_session(struct peer *peer)
 			1, __ATOMIC_RELEASE);
 }
 
-/* Waits up to one millisecond for data of a socket; then serves the sockets and drains the
+/* Waits up to one millisecond for data on a socket, then serves the sockets and drains the
  * rings. */
 static void turn(int listener)
 {

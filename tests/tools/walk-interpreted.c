@@ -214,7 +214,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* Samples of other processes are not printed: the kernel writes them, not the BPF programs. */
+/* Does not print samples of other processes, which the kernel writes, not the BPF programs. */
 int main(int argc, char **argv)
 {
 	static struct ring rings[MAX_CPUS];

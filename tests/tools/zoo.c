@@ -506,7 +506,7 @@ static void mark_late(void *value)
 	uintptr_t n = (uintptr_t)value;
 
 	marks("late", 10);
-	/* The libc calls destructors again until none is left, up to a limit. */
+	/* libc repeats the destructors while a key has a value, up to a limit. */
 	if (n < 20)
 		pthread_setspecific(early, (void *)(n + 1));
 	if (n < 20)

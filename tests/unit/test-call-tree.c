@@ -318,7 +318,8 @@ static void test_bigger(void)
 	pair_done(&pair);
 }
 
-/* Reaches see() or call_here() by n calls. Each value of the low `n` bits makes another stack. */
+/* Reaches see() or call_here() by n calls. Each value of the low `n` bits gives a different
+ * stack. */
 static __attribute__((noinline)) uint32_t path(uint32_t bits, int n)
 {
 	volatile uint32_t id;

@@ -579,7 +579,7 @@ static void nested(void)
 	CHECK_INT(outcome.rows, 0);
 }
 
-/* Lists the maximum number of segments, repeatedly and backwards. */
+/* Lists the maximum number of segments, repeatedly and backwards, and finally one segment more. */
 static void segments(void)
 {
 	CLEANUP(forge_done) struct forge forge;

@@ -169,8 +169,8 @@ static void test_refusals(void)
 	close(fd);
 }
 
-/* Returns a directory on a file system of 1 MiB that only this process sees; -1 if that is
- * impossible. */
+/* Mounts a file system of 1 MiB that only this process sees. Returns its directory; -1: cannot
+ * mount. */
 static int small_disk(void)
 {
 	char directory[] = "/tmp/prof-small-disk-XXXXXX";

@@ -155,8 +155,8 @@ static void test_hot_library(void)
 	      "   └─ malloc=29/29");
 }
 
-/* The kernel's frames become one line for each system call, whose function is called by the entry
- * frames. */
+/* The kernel's frames become one line per system call, named by the function of the call. Other
+ * frames of the kernel become one line, named by the outermost frame. */
 static void test_kernel(void)
 {
 	GArray *nodes = begin();
@@ -252,7 +252,7 @@ static void test_rows(void)
 	g_array_unref(nodes);
 }
 
-/* A frame with a single callee is joined with the callee, unless the callee is a library's. */
+/* A frame with a single callee is joined with the callee, unless the callee is in a library. */
 static void test_chain(void)
 {
 	GArray *nodes = begin();

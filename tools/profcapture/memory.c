@@ -281,7 +281,7 @@ static bool find_losses(struct memory *memory, GError **error)
 	return true;
 }
 
-/* Fails if the capture was recorded without allocations: its numbers would be unknown, not 0. */
+/* Fails if the capture was recorded without allocations, because zeros would then be wrong. */
 static bool check_recorded(const struct memory *memory, GError **error)
 {
 	static const unsigned tables[] = { PROF_TABLE_HEAP, PROF_TABLE_ALLOC, PROF_TABLE_FREE,

@@ -122,7 +122,7 @@ struct memory_line {
 	struct memory_sum self, total, before;
 	const char *name, *image;
 	double key;    /* rows are sorted by key, greatest first */
-	bool is_first; /* sorts before all others: a pair of two different threads */
+	bool is_first; /* a pair of two different threads, which sorts before all others */
 };
 
 struct memory_point { /* a row of --timeline */
@@ -208,8 +208,8 @@ static inline const struct memory_pair *memory_pair_at(const struct memory *memo
 	return &g_array_index(memory->pairs, struct memory_pair, row);
 }
 
-/* Returns whether temporary blocks can be recognized. A sampled recording lacks allocations, so it
- * is unknown how many were made before a block was freed. */
+/* Returns whether temporary blocks can be recognized. A sampled recording lacks allocations, so
+ * their number during a block's life is unknown; only the duration of that life is known. */
 static inline bool memory_knows_temporary(const struct memory *memory)
 {
 	return memory->sampled_bytes <= 0 || memory->within_ns != UINT64_MAX;

@@ -142,7 +142,7 @@ static bool is_own(struct profile *profile, uint32_t function)
 	return *verdict == YES;
 }
 
-/* Returns the node that is counted as the caller of a node. The node must have a parent. */
+/* Returns the node that is counted as the caller of node `row`, which must have a parent. */
 static uint32_t caller_of(struct profile *profile, const struct stacks *stacks, uint32_t row,
 			  uint32_t *ret_skipped)
 {
@@ -157,7 +157,7 @@ static uint32_t caller_of(struct profile *profile, const struct stacks *stacks, 
 	return stacks->parent[row];
 }
 
-/* Counts a node for an entity; in the entity's total only if no node above has the same entity. */
+/* Adds a node to its entity's self value, and to the total if no node above has this entity. */
 static void visit_for(struct profile_entity *entity, const struct stacks *stacks, uint32_t row,
 		      bool enters)
 {

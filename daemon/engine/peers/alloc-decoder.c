@@ -3,7 +3,7 @@
  * Alloc decoder - checks a producer's allocation records
  *
  * A `calls` record adds call nodes under the ids that the producer chose for them. A `code` record
- * adds a function that an interpreter executes, to which call nodes refer. Alloc, free and realloc
+ * adds a function that an interpreter executes; call nodes refer to it. Alloc, free and realloc
  * records go to heap-rows.c.
  *
  * Invariants: (1) an impossible record is a fault of the ring, and has no effect
@@ -186,8 +186,8 @@ static enum ring_fault add_calls(struct alloc_decoder *decoder, const struct rin
 		if (frames[i].kind &
 		    ~(RING_FRAME_RETURN | RING_FRAME_NO_FILE | RING_FRAME_CUT | RING_FRAME_CODE))
 			return RING_FAULT_PAYLOAD;
-	/* The library never sends 0, which is not a node: an abandoned record is a pad or a
-	 * string. */
+	/* Ignore the id 0, which no node has. The library never sends it: an abandoned record is a
+	 * pad or a string. */
 	if (calls->first == 0)
 		return RING_FAULT_NONE;
 	if (calls->parent) {

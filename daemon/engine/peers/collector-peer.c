@@ -244,8 +244,8 @@ struct peer_arena *peer_detach_arena(struct peer *peer, uint32_t i)
 	return arena;
 }
 
-/* Any process that maps the arena can set the counter, so a count above the possible rate is
- * reported as corruption. */
+/* Any process that maps the arena can set its counter of lost records, so a count above the possible
+ * rate is reported as corruption. */
 void peer_arena_count_lost(struct peer *peer, struct peer_arena *arena, uint64_t now_ns)
 {
 	uint64_t lost = peer->type->has_doorbells ? ring_arena_lost(&arena->memory) : 0;

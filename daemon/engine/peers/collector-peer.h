@@ -149,7 +149,7 @@ struct peer {
 	uint64_t queried_ns; /* when /proc was last read to identify its threads */
 	unsigned int n_queries;
 	bool is_late;    /* records are only counted as lost, because time has run out */
-	bool is_refused; /* refused for lack of room and answered; kept only to count it */
+	bool is_refused; /* refused for lack of room and answered; kept only to be counted */
 	bool is_blocked; /* does not read answers now; retried by the next collectors_serve() */
 	uint32_t n_unanswered; /* requests that came through the broker and have no answer */
 	uint64_t requested_ns; /* time of the last request from another thread of the process */

@@ -52,7 +52,7 @@ struct number_kind {
 	bool is_double;
 };
 
-/* A log of several parts, some still missing. Signal handlers may write other logs between them. */
+/* A log with missing parts. Signal handlers may write other logs between the parts. */
 struct open_log {
 	GByteArray *bytes; /* NULL: free slot */
 	uint32_t part, stack;
@@ -377,7 +377,7 @@ static uint32_t lost_string(struct collector_rows *rows)
 	return rows->lost_string;
 }
 
-/* Returns the id of a string in the capture; 0 for id 0. */
+/* Converts a producer's string id to the capture's id of that string; 0 remains 0. */
 static uint32_t string_id(struct collector_producer *producer, uint32_t id, uint64_t time_ns)
 {
 	struct collector_rows *rows = producer->process->rows;
@@ -450,8 +450,8 @@ static enum ring_fault add_mark(struct collector_producer *producer,
 /* ---- Logs ------------------------------------------------------------------------------------ */
 
 /* Returns the open log that this record belongs to. If there is none and more parts follow, opens
- * one; if all slots are in use, drops the oldest open log for it. Returns NULL if the record is a
- * whole log, or the last part of a dropped one. */
+ * one; if all slots are in use, first drops the oldest open log. Returns NULL if the record is a
+ * whole log, or the last part of a dropped log. */
 static struct open_log *find_log(struct collector_producer *producer, const struct ring_log *log,
 				 bool more, uint64_t time_ns)
 {
@@ -773,8 +773,8 @@ bool collector_producer_add(struct collector_producer *producer, const struct ri
 		return true;
 	if (adders[record->type] == add_allocation && !run_heap(producer, record->time_ns))
 		return false;
-	/* For RING_ALLOC and RING_FREE_BLOCK, heap-rows.c does this, for each thread that its rows
-	 * name. */
+	/* For RING_ALLOC and RING_FREE_BLOCK, heap-rows.c calls tasks_need() for each thread that
+	 * its rows name. */
 	if (record->type != RING_ALLOC && record->type != RING_FREE_BLOCK)
 		tasks_need(process->rows->tasks, producer->thread);
 	*ret_fault = adders[record->type](producer, record);

@@ -69,7 +69,7 @@ void collector_process_done(struct collector_process *process);
  * Returns false if no process had the pid. */
 bool collector_process_bind(struct collector_process *process, uint64_t time_ns);
 /* Called when all records of the process are rows and no more will come, because the process or the
- * session has ended. Returns false if there is more to do: call it again, and add nothing in
+ * session has ended. Returns false if there is more to do; then repeat the call, and add nothing in
  * between. */
 bool collector_process_end(struct collector_process *process, uint64_t time_ns);
 
@@ -86,9 +86,9 @@ struct collector_producer *collector_producer_ref(struct collector_producer *pro
 void collector_producer_unref(struct collector_producer *producer); /* NULL is allowed */
 uint32_t collector_producer_tid(const struct collector_producer *producer);
 
-/* Turns a record into a row or a part of one. The process must be bound. *ret_fault: not
- * RING_FAULT_NONE if the record is false; then no row is added. Returns false without adding the
- * record if a long step must finish first. Each call does a piece of that step: call it again, and
- * add nothing else in between. */
+/* Turns a record into a row or a part of a row. The process must be bound. If the record is false,
+ * adds no row and stores the fault in *ret_fault, else RING_FAULT_NONE. Returns false without
+ * adding the record if a long step must finish first. Each call does a piece of that step, so
+ * repeat the call, and add nothing else in between. */
 bool collector_producer_add(struct collector_producer *producer, const struct ring_record *record,
 			    enum ring_fault *ret_fault);
