@@ -172,7 +172,7 @@ static bool receive_request(struct sysprof *sysprof)
 	if (n < 0)
 		return false;
 	if (n == sizeof(request_text) && memcmp(packet, request_text, sizeof(request_text)) == 0) {
-		/* Older kernels send no pidfd: open one, while the sender waits and keeps its
+		/* Older kernels send no pidfd, so open one while the sender waits and keeps its
 		 * pid. */
 		if (sender.pidfd < 0 && sender.credentials.pid > 0)
 			sender.pidfd = target_open(sender.credentials.pid);

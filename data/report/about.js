@@ -15,7 +15,7 @@ const stacks = {
 const items = (list) => [list].flat().join(', ');
 const choice = (yes, no) => (value) => (value ? yes : no);
 
-// Texts for options of the recorder (docs/dbus.md). Options that are not listed here are shown by name.
+// Texts for options of the recorder (docs/dbus.md); others are shown by name.
 const OPTIONS = {
 	system: choice('the whole system', ''),
 	pids: (pids) => `process ${items(pids)} and its children`,

@@ -772,7 +772,7 @@ print(time.monotonic() - begin)
 
 def test_copies_cost_no_samples(profctl, profcapture, require, tmp_path, spawn):
     """Stacks of other processes' sleeps are copied, too, in bursts that the engine may read late.
-    They take no room from the samples, which have room for a quarter of a second."""
+    The copies take no room from the samples, whose rings hold a quarter of a second."""
     require(root=True)
     capture, seconds = tmp_path / "burst.cap", 1
     for _ in range(5):  # on a busy machine, the engine may be stopped for longer

@@ -145,7 +145,7 @@ def callers(spawn):
 @pytest.mark.usefixtures("callers")
 def test_library(profctl, profcapture, capture):
     """A library is found by its name, and probed only in the command's processes. 321 calls within
-    a millisecond may fill a ring; the rest are counted as lost."""
+    a millisecond may fill a ring; calls that do not fit are counted as lost."""
     code = "import ctypes; c = ctypes.CDLL(None)\nfor i in range(321): c.getpgid(i)"
     lost = recorded(profctl, "--no-off-cpu", "-e", "libc.so.6:getpgid", "-o", capture, "--", sys.executable, "-S", "-c", code)["lost"]
     count = events(profcapture, capture)["getpgid"]["count"]
@@ -426,7 +426,7 @@ def test_refused_files(profctl, program, capture, tmp_path):
 
 
 def test_not_permitted(profctl, program, tmp_path):
-    """A plain user gets the reason, and no capture that lacks the event."""
+    """A plain user gets the reason, and no capture is made without the event."""
     tmp_path.chmod(0o777)
     for path in tmp_path, *list(program.parents)[:3]:
         path.chmod(0o755 if path != tmp_path else 0o777)

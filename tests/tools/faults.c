@@ -44,7 +44,7 @@ static void touch_slowly(char *pages, long size, int n)
 	}
 }
 
-/* Lets the kernel adapt its sampling period, which until then fits the program's loading. */
+/* Lets the kernel adapt its sampling period, which has fitted the loading of the program so far. */
 __attribute__((noinline)) void calm(char *pages, long size)
 {
 	touch_slowly(pages, size, CALM_PAGES);

@@ -133,7 +133,7 @@ static bool join(const char *act)
 	return false;
 }
 
-/* Retries: on a busy machine, only some of many concurrent registrations are answered in time. */
+/* Retries, because on a busy machine only some of many registrations are answered in time. */
 static bool register_self(const char *act)
 {
 	for (int i = 1; !join(act); i++) {

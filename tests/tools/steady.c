@@ -7,7 +7,7 @@
  *     m    many marks, more than fit into all rings of the first arena
  *     t    300 threads, one after another
  *     c    40 threads at once
- *     f    a child that writes some
+ *     f    a child that writes some marks
  *     k    a child that writes in four threads and is killed meanwhile
  *     r    many marks in a SCHED_FIFO thread; o: in a SCHED_RR thread
  *     a    40 threads at once, while the process gets no more memory

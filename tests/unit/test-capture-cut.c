@@ -450,8 +450,8 @@ static void chains(void)
 	}
 }
 
-/* In an append-only file, a write fails before the last `missing` bytes of a chunk (*ret_all:
- * before all bytes). The next write succeeds. */
+/* In an append-only file, a write fails before the last `missing` bytes of a chunk. The next write
+ * succeeds. *ret_all: whether `missing` was the whole chunk. */
 static bool fail_and_go_on(unsigned int missing, bool *ret_all)
 {
 	const struct prof_writer_options options = { .mode = PROF_WRITE_NEW };

@@ -63,7 +63,7 @@ struct memory_query {
 	enum memory_filter filter;
 	bool by_blocks;                     /* rows are sorted by blocks */
 	unsigned measures;                  /* MEMORY_HAS_*: values that rows have */
-	const struct table_column *columns; /* columns of text; one without a format ends them */
+	const struct table_column *columns; /* columns of the text; the last one has no format */
 	const struct table_member *members;
 };
 extern const struct memory_query memory_queries[MEMORY_VIEWS];

@@ -474,8 +474,8 @@ static void place_in_time(struct profile *profile, GArray *timelines, uint32_t i
 	}
 }
 
-/* Counts a sample in its stack node. `entity`: the sample's entity or, if stack nodes determine it,
- * the entity of samples without a node. */
+/* Counts a sample in its stack node. `entity`: the sample's entity or, if stack nodes determine the
+ * entities, the entity of samples without a node. */
 static void count_in(struct pass *pass, uint32_t entity, const struct hit *hit)
 {
 	struct profile *profile = pass->profile;

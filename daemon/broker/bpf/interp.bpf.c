@@ -15,7 +15,7 @@
 #define SLEEPS_FEWEST 64ull
 
 /* An entry is used only for the process memory that it was made for, so entries of ended processes
- * may stay until others need the room. */
+ * may stay until new entries need the room. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 8192);
@@ -31,7 +31,7 @@ struct {
 	__uint(value_size, sizeof(__u32));
 } sample_walkers SEC(".maps"), sleep_walkers SEC(".maps");
 
-/* Returns the set that contains a code object if it was described. */
+/* Returns the only set that may contain the code object. */
 static __always_inline struct described_set *find_set(__u64 code, __u32 memory, __u32 id)
 {
 	const __u64 mixed = (code ^ (__u64)memory << 32 ^ id) * 0x9e3779b97f4a7c15ull;

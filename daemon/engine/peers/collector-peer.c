@@ -87,7 +87,7 @@ static void drop_producer(struct peer_ring *ring)
 		return;
 	claim = g_hash_table_lookup(ring->peer->claims,
 				    GUINT_TO_POINTER(collector_producer_tid(producer)));
-	/* A sysprof ring has no claim: its frames name the writer. */
+	/* A sysprof ring has no claim, because its frames name the writer. */
 	if (claim && --claim->n_rings == 0)
 		g_hash_table_remove(ring->peer->claims,
 				    GUINT_TO_POINTER(collector_producer_tid(producer)));
@@ -244,7 +244,7 @@ struct peer_arena *peer_detach_arena(struct peer *peer, uint32_t i)
 	return arena;
 }
 
-/* Any process that maps the arena can set its counter of lost records, so a count above the possible
+/* Any process that maps the arena can set the arena's loss counter, so a count above the possible
  * rate is reported as corruption. */
 void peer_arena_count_lost(struct peer *peer, struct peer_arena *arena, uint64_t now_ns)
 {
@@ -284,8 +284,8 @@ static struct peer_chunk *new_chunk(struct collector_rows *rows, size_t n, uint6
 		*chunk = (struct peer_chunk){ .room = most, .is_large = true };
 		return chunk;
 	}
-	/* Size the chunk by the number of queued bytes: a ring that is never empty would otherwise
-	 * get ever larger chunks. */
+	/* Size the chunk by the number of queued bytes, because a ring that is never empty would
+	 * otherwise get ever larger chunks. */
 	room = MAX_OF(n, MIN_OF((size_t)n_queued * 2, (size_t)CHUNK_BYTES));
 	chunk = g_malloc(sizeof(*chunk) + room);
 	*chunk = (struct peer_chunk){ .room = room };

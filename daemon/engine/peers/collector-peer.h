@@ -152,7 +152,7 @@ struct peer {
 	bool is_refused; /* refused for lack of room and answered; kept only to be counted */
 	bool is_blocked; /* does not read answers now; retried by the next collectors_serve() */
 	uint32_t n_unanswered; /* requests that came through the broker and have no answer */
-	uint64_t requested_ns; /* time of the last request from another thread of the process */
+	uint64_t requested_ns; /* time of the last request after the first one; 0: none */
 	struct sysprof_counters *counters; /* state of sysprof-peer.c */
 	struct peer_arena **arenas;
 	uint32_t n_arenas, arena_room;
