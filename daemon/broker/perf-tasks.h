@@ -19,7 +19,8 @@ struct perf_task_event {
  * than opening the CPUs' events and leaves most descriptors free. */
 bool perf_tasks_are_few(const struct perf_plan *plan, const int32_t *pids, unsigned n_pids);
 
-/* All members must stay unchanged until perf_tasks_free(), except `pids`, which are copied. */
+/* The members and `pids` are copied. `plan`, `cpus`, `access` and `targets` must not change until
+ * perf_tasks_free(). */
 struct perf_tasks_options {
 	const struct perf_plan *plan;
 	const GArray *cpus; /* from perf_open_all() with by_task */

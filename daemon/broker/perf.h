@@ -37,9 +37,9 @@ struct perf_plan {
 	 * It is separate because copies come in bursts, also from processes that are not recorded,
 	 * and must not cost samples. */
 	uint32_t copy_pages;
-	/* Time at which perf_open_all() enabled the side bands of all CPUs; 0: it did not enable
-	 * them. It calls `begun` whenever it enables them. If it must open everything again with
-	 * smaller rings, it calls `begun` again, because the first rings' records are lost. */
+	/* Time at which perf_open_all() enabled the side bands of all CPUs; 0: not enabled.
+	 * perf_open_all() calls `begun` whenever it enables them, and again if it must open
+	 * everything again with smaller rings, because the first rings' records are lost. */
 	uint64_t begin_ns;
 	void (*begun)(void *data);
 	void *data;

@@ -223,7 +223,7 @@ static void on_stacks(const struct files_snapshot *snapshot, uint32_t tag, int f
 		send_snapshot(requests, MESSAGE_SNAPSHOT_STACKS, tag, fd);
 }
 
-/* Does nothing: a thread whose stack cannot be read has no stack in the answer. */
+/* Does nothing, because a thread whose stack cannot be read has no stack in the answer. */
 static void on_stack_stuck(pid_t pid, uid_t uid, bool is_file, void *data)
 {
 }

@@ -4,7 +4,7 @@
  *
  * profd starts it with a socket as fd 3. The order matters: drop privileges, create all threads,
  * install the filter, and only then read the first byte of untrusted input. Terminal signals are
- * ignored: the broker decides when a recording ends.
+ * ignored, because the broker decides when a recording ends.
  */
 #include "config.h"
 

@@ -267,8 +267,8 @@ def blocks(profcapture, capture):
 
 
 def test_joined(start, record, profcapture, capture):
-    """Blocks allocated before the target joined are unknown, later ones are complete; the output of
-    memory begins with this."""
+    """Blocks allocated before the target joined are unknown, later blocks are complete. The output
+    of memory begins with a sentence about this."""
     target = start()
     target("a100", "t5")
     end = record(target, capture)
@@ -314,8 +314,8 @@ def test_again(start, record, profcapture, capture):
 
 
 def test_again_unnoticed(start, record, profcapture, capture):
-    """The process has not noticed that the last session is over when the next one requests it to
-    join."""
+    """When the next session asks the process to join, the process has not noticed yet that the last
+    session is over."""
     target = start()
     for first, options in ("w1", []), ("b1", ["--memory=sample:1G"]), ("w1", []):
         end = record(target, capture, *options)
@@ -383,8 +383,8 @@ def test_engine_killed(nothing_is_left, start, record, profcapture, capture, tmp
 
 
 def test_nothing_there(start, record, profctl, capture):
-    """A process cannot be attached to if it was started without the library, or does not exist; the
-    message says how to start it."""
+    """A process cannot be attached to if it was started without the library, or does not exist. In
+    the first case, the message says how to start the process."""
     target = start(preload=None)
     said = profctl("record", "--bus", "private", "--memory", "-F", 0, "-o", capture, "--pid", target.pid, check=1).stderr
     assert f"process {target.pid} has no collector" in said and f"LD_PRELOAD={os.environ['LIBPROFPRELOAD_MEMORY']}," in said

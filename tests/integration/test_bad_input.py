@@ -195,7 +195,7 @@ def test_prefixes(run, profcapture, whole, tmp_path, verb):
         else:
             assert verb == "recover" or "is unfinished" in done.stderr
         statuses.append(done.returncode if verb != "verify" else 3 if not done.stdout else 0)
-    # 6 (no rows for the verb) occurs while those rows are not in the prefix yet
+    # status 6 (no rows for the verb) occurs while the prefix does not have the verb's rows yet
     order = [status for status in (3, 6, 0) if status in statuses]
     assert statuses == sorted(statuses, key=order.index) and order in ([3, 0], [3, 6, 0])
     assert 6 not in order or verb in ("memory", "marks", "counters", "events")

@@ -787,8 +787,8 @@ def test_copies_cost_no_samples(profctl, profcapture, require, tmp_path, spawn):
 
 
 def test_default(profctl, profcapture, require, tmp_path, spawn):
-    """By default, waits of commands and processes are recorded, and those of the whole system are
-    not. The summary says which, and the report says where threads waited."""
+    """By default, waits of commands and processes are recorded, but not waits of the whole system.
+    The summary says whether they were, and the report says where threads waited."""
     require(root=True)
     tmp_path.chmod(0o777)
     for folder in (tmp_path, *tmp_path.parents[:2]):

@@ -516,7 +516,7 @@ def test_unfinished(profcapture, tmp_path):
     profcapture("verify", tmp_path / "recovered.cap")
     again = profcapture.json("report", tmp_path / "recovered.cap", "--limit", 0)
     unfinished = json.loads(done.stdout)["data"]
-    # the kernel's names are written at the end; without them, kernel code is still not taken for
+    # the kernel's names are written at the end; even without them, kernel code does not count as
     # the program's own
     assert (unfinished["hint"].pop("advice"), again["data"]["hint"].pop("advice")) == ("unfinished", "kernel-names")
     assert again["data"] == unfinished

@@ -719,7 +719,7 @@ static void use_late(void *value)
 	uintptr_t n = (uintptr_t)value;
 
 	use(10);
-	/* The libc calls destructors again until none is left, up to a limit. */
+	/* libc repeats the destructors while a key has a value, up to a limit. */
 	if (n < 20) {
 		pthread_setspecific(first_key, (void *)(n + 1));
 		pthread_setspecific(late_key, (void *)(n + 1));

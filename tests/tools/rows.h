@@ -96,8 +96,8 @@ static inline uint64_t rows_number(const struct prof_column_def *column, uint64_
 	return rows_skewed(random, strcmp(column->name, "cpu") == 0 ? 2 : 4000);
 }
 
-/* Makes every second mark the end of one of the previous four marks that may be a start. Half of
- * the ends have no id; some of the others are on another thread. */
+/* Makes every second mark the end of one of the four previous marks that may be starts. Half of
+ * the ends have no id; some of the other ends are on another thread. */
 static inline void rows_pair_marks(const struct prof_table_def *def, uint64_t i, struct row *row)
 {
 	static const uint16_t same[] = { PROF_MARK_GROUP, PROF_MARK_NAME, PROF_MARK_ID,

@@ -465,7 +465,7 @@ static void run_fork_without(void)
 
 #define CROWD 600
 
-/* Tries until a mark is recorded: after a failure, the library skips some attempts. */
+/* Tries until a mark is recorded, because after a failure the library skips some attempts. */
 static bool try_some(void)
 {
 	for (int i = 0; i < 500; i++)
@@ -642,8 +642,8 @@ static void run_siglongjmp(void)
 {
 	set_handler(jump_from_handler, 0);
 	sigsetjmp(escape, 1);
-	/* Send only one signal at a time: another one could arrive before the jump has left this
-	 * stack. */
+	/* Send only one signal at a time, because a second one could arrive before the jump has
+	 * left this stack. */
 	set_once(200);
 	mark_while(500);
 	set_timer(0);

@@ -43,7 +43,7 @@ static void test_cut(void)
 	CHECK_INT(schema_encode(&schema, &bytes), 0);
 	for (size_t n = 0; n < bytes.size; n++) {
 		CLEANUP(schema_done) struct schema decoded = { 0 };
-		/* Copy to a block of exactly that size, so that sanitizers detect reads past its
+		/* Copy to a block of exactly n bytes, so that sanitizers detect reads past the
 		 * end. */
 		uint8_t *copy = malloc(n ? n : 1);
 

@@ -196,8 +196,8 @@ static void visit(const struct stacks *stacks, uint32_t row, bool enters, void *
 		visit_for(entity_at(profile->callees, here), stacks, row, enters);
 }
 
-/* Replaces the entity of a node, which is a place in a function, with the entity to count. The
- * outermost node of a frame must come last, because the frame's other nodes refer to it. */
+/* Replaces a node's entity, a place in a function, with the entity to count. The outermost node of a
+ * frame must be replaced last, because the frame's other nodes refer to it. */
 static void settle_place(const struct profile *profile, struct stacks *stacks, uint32_t node,
 			 uint32_t frame)
 {
@@ -715,7 +715,7 @@ static bool read_samples(struct pass *pass, GError **error)
 			return false;
 		if (!profile->wants_tree || !profile_tree_again(&profile->tree))
 			return true;
-		/* The tree needs a second pass: reset all counts. */
+		/* The tree needs a second pass, so reset all counts. */
 		g_array_set_size(profile->counts, 0);
 		memset(profile->unwind, 0, sizeof(profile->unwind));
 		memset(profile->wait_ns, 0, sizeof(profile->wait_ns));

@@ -97,7 +97,8 @@ struct profile {
 	struct own_weights *own;
 	struct wait_places *waiting; /* like `own`, for waits */
 	struct functions *shared;    /* functions of a profile that outlives this one; or NULL */
-	/* By image: returns the entity of a row of the frame table, to replace the row's image. */
+	/* With PROFILE_IMAGE: returns the entity of a row of the frame table, to count instead of
+	 * the row's image; or NULL. */
 	uint32_t (*place_of)(struct names_epoch *epoch, size_t frame_row, void *data);
 	void *place_data;
 	/* results */

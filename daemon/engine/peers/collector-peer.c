@@ -319,7 +319,7 @@ static uint8_t *make_room(struct peer_ring *ring, size_t n)
 
 	if (last && last->room - last->n >= n)
 		return last->bytes + last->n;
-	/* The chunk that an empty queue has kept is too small: replace it. */
+	/* The chunk that an empty queue has kept is too small, so replace it. */
 	if (queue->n_skipped == queue->n_put)
 		g_free(steal_ptr(&last));
 	chunk = new_chunk(ring->peer->process.rows, n, queue->n_put - queue->n_skipped);
@@ -382,7 +382,7 @@ static void leave_chunk(struct peer_ring *ring)
 		return;
 	}
 	done->n = 0;
-	/* Release the memory of a burst: there are many rings, so an empty queue must not keep more
+	/* Release the memory of a burst. There are many rings, so an empty queue must not keep more
 	 * than the size of its ring. */
 	if (done->room > MIN_OF(ring->reader.size, (uint64_t)CHUNK_BYTES)) {
 		free_chunk(ring->peer->process.rows, done);

@@ -75,7 +75,7 @@ struct peer_arena {
 	uint64_t deaf_until_ns;
 };
 
-/* A thread that claimed rings: several if it moved to a larger one. */
+/* A thread that claimed a ring, or several rings, because it moved to a larger one. */
 struct peer_claim {
 	struct collector_producer *producer;
 	uint32_t n_rings;
