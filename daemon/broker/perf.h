@@ -38,8 +38,8 @@ struct perf_plan {
 	 * and must not cost samples. */
 	uint32_t copy_pages;
 	/* Time at which perf_open_all() enabled the side bands of all CPUs; 0: not enabled.
-	 * perf_open_all() calls `begun` whenever it enables them, and again if it must open
-	 * everything again with smaller rings, because the first rings' records are lost. */
+	 * perf_open_all() calls `begun` each time that it enables them: again if it must open
+	 * everything again, because the first rings' records are then lost. */
 	uint64_t begin_ns;
 	void (*begun)(void *data);
 	void *data;
@@ -66,9 +66,10 @@ bool perf_online_cpus(GArray **ret_cpus, GError **error);
 uint32_t perf_max_frequency(void);
 /* Finds the default event: cycles if it can actually be opened, else cpu-clock. */
 bool perf_default_event(struct event *ret_event, GError **error);
-/* Returns whether tracepoints can be recorded here: on all CPUs, or at least of own processes. */
+/* Returns whether tracepoints can be recorded here: for a CPU, or at least for this process. */
 bool perf_tracepoints_work(GError **error);
-/* Returns whether the event can be opened here: on some CPU, or at least for this process. */
+/* Returns whether the event can be opened here: for a CPU or, if that is not permitted, for this
+ * process without the kernel. */
 bool perf_event_works(const struct event *event);
 /* Returns the id of the tracepoint that reports wake-ups of threads; 0 if it cannot be recorded
  * here. */

@@ -3,7 +3,7 @@
  * Session-interpreters - reads the functions of interpreted programs during a session
  *
  * Loads the programs of a family (interpreters.h) when the engine says that a process needs them,
- * gives them the processes that it may read, and reports to the engine what they cannot read.
+ * gives them the processes that the session may read, and tells the engine what cannot be read.
  */
 #pragma once
 

@@ -196,8 +196,8 @@ static void visit(const struct stacks *stacks, uint32_t row, bool enters, void *
 		visit_for(entity_at(profile->callees, here), stacks, row, enters);
 }
 
-/* Replaces a node's entity, a place in a function, with the entity to count. The outermost node of a
- * frame must be replaced last, because the frame's other nodes refer to it. */
+/* Replaces a node's entity, a place in a function, with the entity to count. A frame's outermost
+ * node must come last, because the frame's other nodes refer to it. */
 static void settle_place(const struct profile *profile, struct stacks *stacks, uint32_t node,
 			 uint32_t frame)
 {
@@ -408,7 +408,7 @@ static uint32_t cgroup_entity(struct pass *pass, uint64_t id)
 	return pass->profile->cgroups->len - 1;
 }
 
-/* A sample that passed all filters. */
+/* A sample or a wait that is being counted. */
 struct hit {
 	uint64_t clock_ns, stack;
 	int64_t time_ns; /* since the capture's start */

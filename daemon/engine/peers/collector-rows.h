@@ -8,10 +8,10 @@
 
 #define COLLECTOR_MAX_TEXT (4u << 20) /* maximum bytes of a string or log; the rest is cut */
 #define COLLECTOR_PROCESS_TEXT \
-	(UINT64_C(16) << 20) /* per process: strings, stacks, counter names, open logs */
+	(UINT64_C(16) << 20) /* per process: strings, images, stacks, counters, open logs */
 #define COLLECTOR_ALL_TEXT (UINT64_C(96) << 20) /* for all processes */
 #define COLLECTOR_HEAP_BYTES \
-	192u /* bytes charged for a string, stack, log or counter, besides its contents */
+	192u /* bytes charged for a string, image, stack, log or counter, besides its contents */
 #define COLLECTOR_MAX_IDS 65536u      /* maximum per kind and producer */
 #define COLLECTOR_MAX_COUNTERS 4096u  /* maximum per process */
 #define COLLECTOR_MAX_IMAGES 1024u    /* maximum per process; announced images only */
