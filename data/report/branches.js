@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause-Patent
 // Branches of the call tree: from the roots to their callees or, inverted, from the functions that
 // were hit to their callers. The flame graph and the call tree show them. A branch finds its
-// children only when they are needed: an inverted tree can have far more branches than there are
-// stacks.
+// children only when they are needed, because an inverted tree can have far more branches than
+// there are stacks.
 
 import { state } from './state.js';
 
 // A branch has an id that is unique in its tree, its function, the branch above it, and its weights
-// in the range and in the range to compare with. Its children are sorted by weight, the heaviest
-// first.
+// in the range and in the range to compare with. Its children are sorted by the sum of these
+// weights, the heaviest first.
 const branch = (id, fn, above, value, before, findChildren) => {
 	let children = null;
 	const made = { id, fn, above, value, before, weight: value + before };
@@ -30,8 +30,8 @@ const callees = (shown, i, above) => {
 	return made;
 };
 
-// `hits`: an array of [row of the table of stacks, its weight, its weight in the range to compare
-// with].
+// `hits`: an array of [row of the table of stacks, weight in the range, weight in the range to
+// compare with].
 const callers = (shown, hits, id, fn, above) => {
 	const { parent, func } = shown.stacks;
 	const sumOf = (side) => hits.reduce((sum, hit) => sum + hit[side], 0);

@@ -9,8 +9,8 @@
  * with a name of 2^40 hostile characters, and other texts at bad addresses. nothing: the list of
  * frames begins at a bad address. key: _PyRuntime has a key that no thread can have. thread: the
  * thread's state is in the kernel's memory. type: a frame's code is not a code object. The others
- * are for fake-python-threads. lock: objects are laid out as in a build with the lock, which only
- * the program's offsets contradict. moved: like cycle, with a frame that executes line 8 of a copy
+ * are for fake-python-threads. lock: objects are laid out as in a build with the lock, although the
+ * program's offsets differ. moved: like cycle, with a frame that executes line 8 of a copy
  * of the bytecode. copy: a frame is not in the copy that it names. copies: a frame names a copy at
  * a bad address.
  */

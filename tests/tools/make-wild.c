@@ -7,7 +7,7 @@
  * Most tables of version 1 have rows. Most values are plausible, so that readers do not stop early.
  * Many are extreme: references to missing rows or to the row itself, decreasing times, sizes near
  * 2^64, numbers outside of enumerations, texts that are not UTF-8. A seed always gives the same
- * file.
+ * rows, but different bytes, because the header has a random salt.
  */
 #include "arch/base.h"
 #include "libcapture/prof-capture.h"
@@ -199,8 +199,8 @@ static void write_table(struct wild *wild, struct prof_writer *writer, uint16_t 
 	check(prof_block_new(def, &block), "no block");
 	prof_block_set_epoch(block, epoch);
 	for (uint64_t row = 0; row < n; row++) {
-		/* all random texts use one buffer, so all texts of a row equal the row's last text;
-		 * lists likewise */
+		/* random texts use one buffer, so each random text of a row has the bytes of the
+		 * last one; lists likewise */
 		for (uint16_t c = 0; c < def->n_columns; c++) {
 			const struct prof_column_def *column = &def->columns[c];
 

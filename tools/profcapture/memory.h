@@ -138,7 +138,7 @@ struct memory {
 	struct reader reader;
 	/* options */
 	bool views[MEMORY_VIEWS]; /* requested views */
-	uint64_t tree_lines;      /* --limit: at most this many lines of a tree; 0 = not given */
+	uint64_t tree_lines;      /* --limit: maximum number of lines of a tree; 0: all, or unset */
 	bool is_tree, is_inverted, by_blocks, full_names, no_suppressions, no_inline, wants_inline,
 		no_fold;
 	struct units_time at;
@@ -148,7 +148,7 @@ struct memory {
 #define MEMORY_THRESHOLD 1
 	uint64_t within_ns; /* UINT64_MAX: use the threshold */
 	GPtrArray *suppression_files, *through;
-	/* Called in a summary for each counted allocation; or NULL. */
+	/* Called for each counted allocation if memory_reads_all(); or NULL. */
 	void (*watch)(int64_t time_ns, const struct memory_block *block, double blocks, void *data);
 	void *watch_data;
 	enum memory_view view;

@@ -370,8 +370,8 @@ static char *list_values(GHashTable *values, bool are_numbers)
 	return g_string_free(text, FALSE);
 }
 
-/* Reports requested numbers or strings that no row has. If no row has any of them, fails or, in
- * formats for programs, warns. */
+/* Reports requested numbers or strings that no row has. If no row has any of them, fails if
+ * reader_fails_empty(), else warns. */
 static bool check_absent(struct reader *reader, const GArray *numbers, const GPtrArray *texts,
 			 GHashTable *values, const char *format, GError **error)
 {
