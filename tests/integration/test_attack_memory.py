@@ -65,7 +65,7 @@ def works(profd, tmp_path):
 
 
 def test_limit_is_met(profd, file, capture, profcapture, tmp_path, load):
-    """The limit set during a recording is below the memory that the engine has, so it gets no more."""
+    """A limit below the memory that the engine has is set during a recording, so the engine gets no more."""
     path = profd.create(SAMPLING, file)
     profd.session(path, "Start")
     profd.wait_samples(path, 1001)

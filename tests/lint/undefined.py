@@ -7,8 +7,8 @@ import sys
 
 import lint
 
-# mmap, munmap and madvise are called by self_unwind_setup(), and where an arena is mapped;
-# pthread_* and __register_atfork when the library is loaded. A thread's first record calls
+# mmap, munmap and madvise manage memory of our own, such as arenas and call trees. pthread_* and
+# __register_atfork are called when the library is loaded. A thread's first record calls
 # pthread_setspecific(), which allocates if the program has more than 32 keys; no lock of ours is
 # held then. dlsym and dladdr are called by heap-next.c and python-frames.c at the first call of a
 # hook, before there is another thread. clock_gettime is in the vdso, or a system call. __*_chk and

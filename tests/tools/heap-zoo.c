@@ -818,7 +818,7 @@ static void jump_from_handler(int number)
 	siglongjmp(escape, 1);
 }
 
-/* A handler jumps out of calls that may be abandoned. */
+/* A handler jumps out of free(), which may abandon a record. */
 static void run_siglongjmp(void)
 {
 	set_handler(jump_from_handler, 0);

@@ -169,8 +169,8 @@ static void test_refusals(void)
 	close(fd);
 }
 
-/* Mounts a file system of 1 MiB that only this process sees. Returns its directory; -1: cannot
- * mount. */
+/* Returns a descriptor of the root of a new file system of 1 MiB, which only this process can
+ * reach; -1: mounting failed. */
 static int small_disk(void)
 {
 	char directory[] = "/tmp/prof-small-disk-XXXXXX";
