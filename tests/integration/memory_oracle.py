@@ -102,5 +102,6 @@ def heap_counts(capture):
 
 
 def whole(record, capture):
-    """Repeats record() until nothing is lost. Returns its result, and the recording's counts."""
+    """Repeats record() until nothing is lost, five times at most. Returns record()'s result, and the
+    recording's counts."""
     return without_loss(lambda: (record(), heap_counts(capture)), lambda result: result[1]["lost"])

@@ -218,9 +218,9 @@ def test_files_that_nobody_takes(hostile, capture):  # noqa: F811
 
 @pytest.fixture
 def own_engine(tmp_path, spawn, capture):
-    """own_engine(off_cpu, call_graph) records a sleeping process of nobody, in a session of nobody's own
-    processes, with events by thread. Returns the engine's reports by code, that process, and a process
-    of another user, whose stacks the engine also requests."""
+    """own_engine(off_cpu, call_graph) records a sleeping process of the user `nobody`, in a session of this
+    user's own processes, with events by thread. Returns the engine's reports by code, that process, and a
+    process of another user, whose stacks the engine also requests."""
     target = spawn("sleep", 60, user=NOBODY, group=NOBODY, extra_groups=[])
     other = spawn("sleep", 60)
     while "sleep" not in os.readlink(f"/proc/{target.pid}/exe") or ".so" not in Path(f"/proc/{target.pid}/maps").read_text():

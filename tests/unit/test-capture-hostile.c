@@ -152,7 +152,7 @@ static void put_segment(struct buffer *segments, uint32_t number)
 	put_u32(segments, 1);
 }
 
-/* The sections of a checkpoint. NULL: a valid section, or, for gaps and later, no section. */
+/* The sections of a checkpoint. NULL: a valid section; but no section for `gaps` and `later`. */
 struct sections {
 	const struct buffer *segments, *schema, *entries, *gaps;
 	const struct buffer *later; /* has a tag that version 1 does not define */
