@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Faults - computes, then touches pages slowly, then fast; prints the page faults of each part
+ * Faults - computes, touches pages slowly, then fast; prints the page faults of the last two
  *
  * faults [MILLISECONDS]
  */
