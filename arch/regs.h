@@ -32,9 +32,8 @@ enum regs_frame {
 struct regs {
 	const char *name;
 	uint16_t elf_machine; /* machine of a 64-bit little-endian ELF file */
-	/* DWARF numbers, from each psABI. `ra` is the column of the return address: not a register
-	 * on x86_64. */
-	/* result: has a system call's result; valid if n_numbered > 0 */
+	/* DWARF numbers, from each psABI. `ra`: column of the return address; not a register on
+	 * x86_64. `result`: register of a system call's result; valid if n_numbered > 0. */
 	uint8_t sp, fp, ra, result;
 	/* A register that calls preserve, and from which ld.so's _dl_runtime_resolve computes the
 	 * CFA during calls. 0: none. */

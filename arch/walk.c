@@ -596,8 +596,8 @@ static bool may_follow_fp(struct state *state)
 	return slot && slot->rule.cfa == CFI_CFA_FP && slot->rule.fp == CFI_AT_CFA;
 }
 
-/* Returns whether this is a trampoline of Python. If its code cannot be read, checks that it is
- * between two functions of one file, the interpreter, with only eight bytes of padding. */
+/* Returns whether this is a trampoline of Python. If its code cannot be read, checks that its
+ * caller and callee are in one file (the interpreter), and its frame has eight bytes of padding. */
 static bool is_python_trampoline(struct state *state)
 {
 	const struct regs *regs = state->regs;

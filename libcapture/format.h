@@ -24,7 +24,7 @@
 #define SECTION_HEADER_BYTES 8u
 #define SEGMENT_BYTES 48u
 #define GAP_BYTES 16u
-#define FRAME_BYTES 8u /* header of a schema and of entries */
+#define FRAME_BYTES 8u /* header of the schema, and of the list of entries */
 
 /* Returns a payload's length with padding. */
 #define PADDED(bytes) (((uint64_t)(bytes) + 7) & ~UINT64_C(7))

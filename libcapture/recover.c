@@ -163,7 +163,7 @@ static int walk_check_payload(struct walk *walk, const struct entry *entry, bool
 	return 0;
 }
 
-/* Drops the last chunk, which was not whole, as if the walk had never accepted it. */
+/* Drops the last chunk, which is not whole or is in a gap, as if the walk had never accepted it. */
 static void walk_drop_last(struct walk *walk)
 {
 	const struct prof_chunk *last = &walk->last.chunk;
@@ -241,8 +241,8 @@ static int walk_leap(struct walk *walk, uint64_t next)
 			  PROF_DAMAGE_HEADER);
 }
 
-/* Called if no chunk starts at walk->at, or the file ends inside the chunk there (`cut`: its
- * header). Finds where chunks continue, and records the hole. */
+/* Called if no chunk starts at walk->at (`cut`: NULL), or if the file ends inside the chunk there
+ * (`cut`: that chunk's header). Finds where chunks continue, and records the hole. */
 static int walk_hole(struct walk *walk, const struct chunk_header *cut)
 {
 	uint64_t next = 0;

@@ -34,8 +34,8 @@ struct interpreters *interpreters_new(unsigned families, bool sleeps, GError **e
  * thread, but not at the same time as interpreters_lacking() or interpreters_free(). Processes of
  * the families may have been added before. */
 void interpreters_add(struct interpreters *interpreters, unsigned families);
-/* Returns the bits of the families that are neither loaded nor refused, and all bits without a
- * family. */
+/* Returns the bits of the families that are neither loaded nor refused. Bits that stand for no
+ * family may be set, too. */
 unsigned interpreters_lacking(const struct interpreters *interpreters);
 /* Returns why the kernel refuses the programs of a family; NULL: it does not. */
 const char *interpreters_refusal(const struct interpreters *interpreters,

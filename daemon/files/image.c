@@ -306,7 +306,7 @@ static bool is_served(int fd, int dir)
 	return !mounts_type(file.st_dev, type) || strcmp(type, "virtiofs") != 0;
 }
 
-/* Copies a file, without reporting progress, because its server may be arbitrarily slow. */
+/* Copies a file. Does not report progress, because the file's server may be arbitrarily slow. */
 static int copy(int fd, uint64_t limit, int *ret_fd)
 {
 	CLEANUP_CLOSE int memfd = memfd_create("prof-image", MFD_CLOEXEC | MFD_ALLOW_SEALING);

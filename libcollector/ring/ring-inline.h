@@ -98,7 +98,7 @@ static inline bool ring_is_stuck(const struct ring *ring)
 void ring_recover(struct ring *ring, uint64_t sp);
 
 /* Closes records that siglongjmp() left open. Call this on entry to a function that the program
- * called: inner functions are deeper in the stack, and would not detect such records. */
+ * called, because inner functions are deeper in the stack, and would not detect such records. */
 static inline __attribute__((always_inline)) void ring_enter(struct ring *ring)
 {
 	if (!RING_LIKELY(ring->open[0].sp == 0))

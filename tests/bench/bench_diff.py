@@ -28,7 +28,7 @@ def samples_of(data):
 
 def equals(profctl, profcapture, mix, folder):
     """Compares each recording with the previous one. Returns the number of pairs with significant
-    rows, and the fewest samples."""
+    rows, and the smallest number of samples in a recording."""
     found, fewest = 0, None
     before = record(profctl, mix, os.path.join(folder, "0.cap"))
     for i in range(1, PAIRS + 1):

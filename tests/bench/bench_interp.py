@@ -96,8 +96,8 @@ def size(folder, table):
 
 
 def first_second(folder, table):
-    """Measures how many of the samples in a new program's first second have its functions, in
-    percent."""
+    """Measures the percentage of the samples in a new program's first second that have the
+    program's functions."""
     capture = os.path.join(folder, "first.cap")
     named = []
     for _ in range(RUNS):

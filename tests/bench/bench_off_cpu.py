@@ -307,8 +307,8 @@ def switches(capture):
 
 
 def compare(table, name, folder, command):
-    """Compares the waits of a recording by root with each sleep's own stack. Returns the numbers of
-    right and wrong stacks, without shared ones."""
+    """Records a command's waits and, in a second recording by root, the stack of each sleep. Compares
+    both. Returns the numbers of right and wrong stacks; shared-out stacks do not count."""
     oracle, full = Path(folder, "oracle.cap"), Path(folder, "full.cap")
     with subprocess.Popen(profctl("--system", "--no-interpreters", "-e", "sched:sched_switch/prev_state & 15/", "-o", oracle)) as recorder:
         time.sleep(1.5)

@@ -29,8 +29,8 @@ def measure(*arguments, **more):
 
 
 def record(folder, memory, *arguments, rings=2, ring=RING):
-    """Returns ns per pair, and whether nearly everything was recorded: the frees of a thread that
-    ends may find no ring."""
+    """Returns ns per pair, and whether nearly everything was recorded. Not everything is, because
+    the frees of a thread that ends may find no ring."""
     output = os.path.join(folder, "output")
     took = float(bench.run(STAND_IN, "--output", output, "--rings", rings, "--bytes", ring, "--deaf", "--", "env", f"LD_PRELOAD={PRELOAD}",
                            f"PROF_MEMORY={memory}", PAIRS, *arguments, env=environment()))

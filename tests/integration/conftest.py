@@ -152,8 +152,8 @@ class Program:
         return [self.path, *map(str, args)]
 
     def __call__(self, *args, check=0, timeout=120, env=None, prefix=(), text=True, **options):
-        """env adds to the environment (None removes); prefix precedes the program, as in
-        prefix=["setpriv", …]."""
+        """env: changes to the environment (None removes a variable). prefix: a command that runs
+        the program, such as ["setpriv", …]."""
         environment = dict(os.environ)
         for name, value in (env or {}).items():
             if value is None:

@@ -390,7 +390,8 @@ def test_other_sampling_appended(profctl, profcapture, capture, compile_c, tmp_p
 
 
 def test_missing_library(profctl, capture, tmp_path):
-    """If the library is missing, the command is not started, and no file is left."""
+    """If the library is missing, or its path has a blank, the command is not started, and no file
+    is left."""
     done = profctl("record", "--memory", "-o", capture, "--", "touch", tmp_path / "ran", check=1, env={"PROF_LIB_DIR": tmp_path})
     assert f"'{tmp_path}/libprofpreload-memory.so': No such file or directory; PROF_LIB_DIR" in done.stderr
     folder = tmp_path / "with a blank"

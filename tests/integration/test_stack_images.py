@@ -314,7 +314,8 @@ def library(folder, stem, room, name="library"):
 
 
 def chroot(folder):
-    """Makes a program in a chroot. Outside of the chroot, its library's path names another one."""
+    """Makes a program in a chroot. Outside of it, the path of the program's library names another
+    library."""
     outside = library(folder, "same", 3000)
     root = folder / "root"
     root.mkdir()

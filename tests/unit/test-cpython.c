@@ -392,8 +392,8 @@ static void test_merge_by_function(void)
 	REQUIRE(interp_merge(&chain, &native, runs, &n));
 	CHECK(n == 2 && runs[0].native == 2 && runs[1].native == 4);
 	CHECK(!interp_merge_lacks_callers(&chain, &native, runs, n));
-	/* the inner activation has called functions in C, so it must have a frame, which is the
-	 * chain's only one: the outer activation belongs to another interpreter */
+	/* The inner activation has called functions in C, so it must have a frame: the only frame
+	 * of the chain. The outer activation belongs to another interpreter. */
 	chain.n = 1;
 	REQUIRE(interp_merge(&chain, &native, runs, &n));
 	CHECK(n == 1 && runs[0].native == 2);

@@ -468,8 +468,8 @@ static void test_doorbells_amid(void)
 	doorbells_free(doorbells);
 }
 
-/* Empty rings may be read rarely, because a ring that fills rings its doorbell; but not more rarely
- * than a limit allows. */
+/* Empty rings may be read rarely, because the doorbell rings when a ring fills. A limit applies to
+ * the time between two reads. */
 static void test_quiet(void)
 {
 	const uint64_t at_most_ns = UINT64_C(1000000000); /* ten times the usual maximum */

@@ -307,8 +307,8 @@ static GArray *list_stretches(const struct memory *memory)
 	return all;
 }
 
-/* For each of a heap's marks, adds its peak to the upper bounds of the stretches since the heap's
- * previous mark. */
+/* For each mark of a heap, adds the mark's peak to the upper bounds of the stretches since the
+ * heap's previous mark. */
 static void add_most(const struct memory *memory, GArray *stretches, uint32_t heap)
 {
 	const struct memory_heap *of = memory_heap_at(&memory->heaps, heap);

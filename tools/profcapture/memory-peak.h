@@ -39,7 +39,7 @@ struct memory_parts {
 
 void memory_parts_init(struct memory_parts *parts);
 void memory_parts_done(struct memory_parts *parts);
-/* `wants_most`: memory_parts_note() is going to be called. */
+/* `wants_most`: also notes the change, for memory_parts_note(). */
 void memory_parts_add(struct memory_parts *parts, uint32_t index, double bytes, double blocks,
 		      bool wants_most);
 /* Copies the current parts to `most`. */

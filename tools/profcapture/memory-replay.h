@@ -59,8 +59,8 @@ struct memory_ops {
 	void (*call)(const struct memory_event *event, void *data);
 	void (*allocated)(const struct memory_event *event, const struct memory_live *live,
 			  void *data);
-	/* Without wants_more, live->more is zero. MEMORY_GONE: an invalid file uses the block's
-	 * number again. */
+	/* Without wants_more, live->more is zero. MEMORY_GONE: the file is invalid, because another
+	 * allocation has the same block number. */
 	void (*released)(const struct memory_event *event, const struct memory_live *live,
 			 enum memory_release how, void *data);
 	/* Called for each block that is live when its process or the segment ends. */
@@ -78,7 +78,7 @@ struct memory_replay {
 	bool ends_all; /* also pass blocks that are live at the end of the range to ended() */
 	const GByteArray *skipped; /* by heap: 1 = skip. NULL, or array too short: --pid decides */
 	/* result */
-	uint64_t unknown; /* number of frees in the range whose block was not live */
+	uint64_t unknown; /* number of frees, in the range, of blocks that were not live */
 	/* private */
 	GPtrArray *blocks;   /* struct memory_blocks by heap, or NULL */
 	GArray *orders;      /* uint32_t by thread: `order` of its last allocation */

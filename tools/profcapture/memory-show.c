@@ -69,8 +69,9 @@ static void set_sum(struct memory_counts *counts, const struct memory_sum *sum)
 	counts->leaked_blocks = counts->live_blocks = sum->blocks;
 }
 
-/* Lists functions with nonzero sums; in a summary, all that allocate. With by_caller, lists only
- * sites with sums of their own; in a summary, those with leaks too. */
+/* Lists functions with nonzero sums; in a summary, also the other functions that allocate. With
+ * by_caller, lists sites whose own sum is nonzero (--diff: has changed); in a summary, also the
+ * other sites that leak. */
 static void list_functions(struct memory *memory)
 {
 	const struct functions *functions = memory->tree.functions;

@@ -68,8 +68,8 @@ static bool get_library_reason(const struct process *process, enum engine_exclud
 }
 
 /* Returns whether the process should have reported allocations. None are expected of a forked
- * process that an exec replaced, or that uses its parent's collector, which registers at the
- * child's first allocation. */
+ * process that an exec replaced, or whose parent has a collector, because the child's copy of that
+ * collector registers at the child's first allocation. */
 static bool is_expected(const struct process *process)
 {
 	enum engine_excluded reason;

@@ -27,7 +27,8 @@ struct interpreted {
 	void (*unread)(const struct process *process, const struct interp_runtime *runtime,
 		       void *data);
 	void *data;
-	/* Code that PHP generated has hidden where the functions of a sample belong. */
+	/* A sample's functions could not be placed, because its stack ends at code that PHP
+	 * generated. */
 	bool is_hidden_by_code;
 	/* The current sample. */
 	struct interp_chain chain;
@@ -63,7 +64,8 @@ enum prof_sample_interpreter interpreted_merge(struct interpreted *interpreted,
  * tables. */
 enum prof_user_method interpreted_method(const struct sample *sample,
 					 enum prof_sample_interpreter interpreter);
-/* Returns whether a native frame is code that V8 generated for the function that comes after it. */
+/* Returns whether a native frame is code that V8 generated for a function which
+ * interpreted_add_places() is about to append for this frame. */
 bool interpreted_replaces(const struct interpreted *interpreted, const struct sample *sample,
 			  size_t native);
 /* Appends the places of the runs that belong after this native frame (SIZE_MAX: before all), root

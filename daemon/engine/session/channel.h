@@ -30,8 +30,8 @@ void channel_done(struct channel *channel);
  * closes those that the caller did not take, that is, did not set to -1. */
 enum channel_result channel_receive(struct channel *channel, struct channel_message *ret_message);
 void channel_message_done(struct channel_message *message);
-/* A message that the socket does not accept waits for channel_flush(). If too many wait, any but
- * FINISHED is dropped. Does not block. `more` is appended to the body. */
+/* A message that the socket does not accept waits for channel_flush(). If too many messages wait,
+ * drops the new one, unless it is FINISHED. Does not block. `more` is appended to the body. */
 void channel_send(struct channel *channel, enum message_type type, const void *body, size_t length,
 		  const void *more, size_t more_length);
 void channel_warn(struct channel *channel, const char *code, const char *text);

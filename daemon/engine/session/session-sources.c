@@ -337,8 +337,8 @@ bool session_receive_image(struct session *session, struct channel_message *mess
 		image->requested = false;
 		return true;
 	}
-	/* The next hit by another process requests the file again, unless the file hangs: each
-	 * request would wait again. */
+	/* The next hit by another process requests the file again, unless the file hangs, because
+	 * each request would wait again. */
 	if (answer.error && answer.error != ETIMEDOUT) {
 		image_request_failed(image, answer.error == ESRCH ? IMAGE_ENDED : IMAGE_REFUSED);
 		return true;

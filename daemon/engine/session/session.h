@@ -162,6 +162,6 @@ void session_check_cpus(struct session *session, uint64_t now_ns);
 void session_close_cpu(struct session *session, struct cpu *cpu, uint64_t now_ns);
 bool session_receive_image(struct session *session, struct channel_message *message,
 			   GError **error);
-/* Assigns finished tables to their files. */
+/* Assigns finished unwind tables to their images. */
 void session_receive_tables(struct session *session);
 bool session_add_peer(struct session *session, struct channel_message *message, GError **error);
