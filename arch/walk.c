@@ -26,7 +26,7 @@
 #define CALL_BYTES 8
 #define MAX_CALLEES 32u /* limit for the callees in which find_base() looks */
 #define MAX_ARGUMENTS (UINT64_C(1) << 20)
-#define MAX_FP_FRAME (UINT64_C(1) << 20) /* a plausible fp is at most this far above sp */
+#define MAX_FP_FRAME (UINT64_C(1) << 20) /* maximum distance of a plausible fp from sp or CFA */
 #define RED_ZONE 128         /* bytes below sp that a leaf may use (x86_64 psABI, 3.2.2) */
 #define WALK_GO WALK_N_STOPS /* the walk continues */
 
@@ -40,7 +40,7 @@ struct state {
 	uint32_t flags; /* flags of the next frame to be stored */
 	unsigned int n_switches;
 	size_t n, n_lookups;
-	size_t n_inner; /* number of frames that are stored in order */
+	size_t n_inner; /* the first n_inner frames are stored in order, later ones in a ring */
 	struct walk_result *result;
 };
 

@@ -177,8 +177,9 @@ static inline __attribute__((always_inline)) void ring_reserve(struct ring *ring
 	ring->nestable = true;
 }
 
-/* time_flags: RING_FLAG_TICKS, or 0. If a handler interrupts this after the reservation, its record
- * is later in the ring, but its time may be earlier; this record then gets that time, too. */
+/* time_flags: RING_FLAG_TICKS, or 0. If a handler interrupts this after the reservation, the
+ * handler's record is later in the ring, but may have an earlier time. The interrupted record then
+ * gets that time, too. */
 static inline __attribute__((always_inline)) void *ring_write_header(struct ring *ring,
 								     uint32_t type, uint64_t at,
 								     uint32_t bytes,

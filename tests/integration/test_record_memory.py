@@ -494,7 +494,7 @@ def test_other_arch(profctl, profcapture, capture, tmp_path):
 
 
 def test_setuid(as_nobody, profcapture, everybody, sleeper):
-    """A setuid-root program of a plain user does not load the library, and ends as usual."""
+    """A setuid-root program that a plain user runs does not load the library, and ends as usual."""
     program = everybody / "setuid"
     shutil.copy(sleeper, program)
     program.chmod(0o4755)

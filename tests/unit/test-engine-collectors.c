@@ -452,7 +452,7 @@ static void test_doorbells_amid(void)
 		uint64_t at = now();
 
 		collectors_sleep(&fixture.collectors, at, 0);
-		/* more than one drain takes, but less than a third of the ring */
+		/* more marks than a drain takes, but less than a third of the ring */
 		for (unsigned int k = 0; k < 4000; k++)
 			CHECK(write_mark(ring, 0, k));
 		collectors_drain(&fixture.collectors, at);

@@ -125,7 +125,7 @@ static void end_heap(struct memory_replay *replay, uint32_t heap)
 	replay->blocks->pdata[heap] = NULL;
 }
 
-/* Ends all heaps of a segment: it is unknown which blocks live on in the next segment. */
+/* Ends all heaps of a segment, because it is unknown which blocks are live in the next segment. */
 static void end_segment(struct memory_replay *replay)
 {
 	for (uint32_t i = 0; i < replay->blocks->len; i++)
@@ -300,8 +300,8 @@ static void find_thread(struct pass *pass, struct stream *stream)
 	stream->heap = memory_heaps_get(pass->replay->heaps, pass->segment, stream->process);
 }
 
-/* Returns the stream with the next row. If both have the same time, the free comes first if the
- * allocated block did not exist yet at the free. */
+/* Returns the stream with the next row. Of two rows with the same time, the free comes first only
+ * if the same process made it before the allocation. */
 static struct stream *next_stream(struct pass *pass)
 {
 	struct stream *alloc = &pass->streams[0], *free_row = &pass->streams[1];
