@@ -221,8 +221,8 @@ static int walk_tail(struct walk *walk, const struct chunk_header *cut)
 	return damage_list_add(&walk->damage, &damage);
 }
 
-/* Continues at the chunk at `next`. The bytes after the last chunk are a hole, which includes a
- * hole before a dropped chunk. */
+/* Continues at the chunk at `next`. Records the bytes between the last chunk and `next` as one
+ * hole, in place of holes that were recorded there. */
 static int walk_leap(struct walk *walk, uint64_t next)
 {
 	uint64_t hole = walk_end(walk);

@@ -57,9 +57,8 @@ for at in range(0, free, 1 << 21):
 
 
 def touch_memory():
-    """Touches most of the free memory once, which takes a minute, because the host of a virtual
-    machine may allocate memory when it is first touched, and that takes 20 times as long as
-    clearing it."""
+    """Touches most of the free memory once. Otherwise, the host of a virtual machine may allocate
+    memory during a measurement, which takes 20 times as long as clearing it. Takes a minute."""
     subprocess.run([sys.executable, "-c", TOUCH], check=False)
 
 

@@ -389,7 +389,7 @@ static void on_lost_samples(struct events *events, struct cpu *cpu, const struct
 		     cpu->last_ns[0], record->time_ns);
 }
 
-/* Returns whether the record's event copies stacks: a lost copy is not a lost sample. */
+/* Returns whether the record's event copies stacks. A lost copy is not a lost sample. */
 static bool is_copy(const struct events *events, const struct cpu *cpu, const struct record *record)
 {
 	return cpu->copies && find_source(events, cpu, record) + 1 >= (int)cpu->copies;

@@ -122,8 +122,8 @@ struct record {
  * Returns false if the record is too short or contradicts itself. */
 bool record_parse(const struct perf_event_header *header, unsigned parts,
 		  struct record *ret_record);
-/* Like record_parse(), for a sample in a side-band ring, which is of ENGINE_WAKEUP_TYPE or
- * ENGINE_SLEEP_TYPE. */
+/* Like record_parse(), for samples in a side-band ring. Wake-ups are of ENGINE_WAKEUP_TYPE; sleeps
+ * and wakers are of ENGINE_SLEEP_TYPE. */
 bool record_parse_wakeup(const struct perf_event_header *header, struct record *ret_record);
 bool record_parse_sleep(const struct perf_event_header *header, struct record *ret_record);
 bool record_parse_waking(const struct perf_event_header *header, struct record *ret_record);

@@ -782,8 +782,8 @@ static void open_machine(struct session *session)
 			      &session->collectors.rows->last_counter);
 }
 
-/* Writes the values of processes and of the machine in the order of their times: a row that is
- * older than the last row would get the last row's time, and rates would be wrong. */
+/* Writes the values of processes and of the machine in the order of their times, because a row that
+ * is older than the last row would get the last row's time, and rates would be wrong. */
 static void write_values(struct session *session, uint64_t limit_ns)
 {
 	struct memory_usage *usage = &session->memory_usage;
