@@ -324,8 +324,8 @@ static inline enum walk_stop go(struct state *state, const struct walk_move *mov
 
 /*
  * Finds the return address that vfork() has popped into a register, because the child overwrites
- * the stack: rdx in musl, r12 in Go. Their CFI still gives the address on the stack from which it
- * was popped, which is now below sp.
+ * the stack: rdx in musl, r12 in Go. The CFI of vfork() still gives the place on the stack from
+ * which the address was popped. That place is now below sp.
  */
 static bool find_popped(const struct state *state, const struct cfi_rule *rule, uint64_t cfa,
 			uint64_t *ret_ra)

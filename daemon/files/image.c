@@ -7,8 +7,8 @@
  * still exists. So the path is tried second, and /proc/PID/exe third, for a plain user's own
  * programs. A target chooses what it maps, and the request may come from an engine that was taken
  * over.
- * Invariants: (1) a mapping is opened only if it is executable, which kernels before 6.11 do not
- *                 tell  [test-files: only_executable]
+ * Invariants: (1) a mapping is opened only if it is executable (kernels before 6.11 do not report
+ *                 this)  [test-files: only_executable]
  *             (2) a path is resolved below the process's root, without symbolic links: mapped paths
  *                 have none  [test-files: links]
  *             (3) unless this process has only the client's rights, a file is opened by path alone
@@ -19,9 +19,9 @@
  *                 [test-files: only_regular_files]
  *             (5) only this process reads from a filesystem that a process serves: such files are
  *                 copied  [test_hostile_files]
- *             (6) in an own_only session, the process's leader is the client's before opening, so
- *                 are all its threads afterwards, and the client may read the file; or the process
- *                 has ended, and the client may reach and read the file by its path
+ *             (6) in an own_only session, the process's leader belongs to the client before
+ *                 opening, all of its threads do afterwards, and the client may read the file; or
+ *                 the process has ended, and the client may reach and read the file by its path
  *                 [test-files: own_only, ended]
  *             (7) a descriptor that is passed on is read-only, and a copy is sealed
  *                 [test_attack_descriptors]
@@ -30,8 +30,8 @@
  * This process parses no file. The kernel parses the build-id: it is queried for a page of the file
  * that is mapped here and never accessed. The side band could also deliver build-ids. But the
  * kernel then marks the mmap2 records of every other profiler on the machine as if they had
- * build-ids, which perf 6.1 cannot handle. So the side band does so only on kernels before 6.11,
- * which lack the query.
+ * build-ids, which perf 6.1 cannot handle. So the side band delivers them only on kernels before
+ * 6.11, which lack the query.
  */
 #include "daemon/files/image.h"
 

@@ -163,8 +163,8 @@ int main(int argc, char **argv)
 		pthread_join(thread, NULL);
 }
 """
-# Sums up the waits by thread and user stack. The command begins as a child of profctl, whose waits
-# before the exec are not recorded.
+# Sums up the waits by thread and user stack. The command begins as a child of profctl. The waits of
+# this child before its exec are not recorded.
 BPFTRACE = """
 tracepoint:sched:sched_switch /args->prev_state & 15 && args->prev_comm != "profctl"/ {
 	@begun = count();

@@ -53,8 +53,8 @@ def environment_of(pid):
 
 @pytest.fixture
 def waiting(recorder, capture, tmp_path):
-    """Returns a function that records a program which waits, and returns its profctl, its pid, and
-    a function that lets the program continue."""
+    """Returns a function that records a waiting program. That function returns the profctl process,
+    the program's pid, and a function that lets the program continue."""
     os.mkfifo(tmp_path / "go")
     go = os.open(tmp_path / "go", os.O_RDWR)
 

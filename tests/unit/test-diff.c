@@ -70,7 +70,8 @@ static unsigned changed(const struct recording *a, const struct recording *b)
 	return rows;
 }
 
-/* Returns in how many pairs of recordings with equal shares any row seems to have changed. */
+/* Returns the number of pairs of recordings, with equal shares, in which a row seems to have
+ * changed. */
 static unsigned changed_pairs(unsigned pairs, unsigned a_block,
 			      double (*share)(unsigned row, unsigned block))
 {

@@ -78,7 +78,7 @@ struct step {
 
 COMPARE_BY(compare_steps, struct step, ORDER(a->function, b->function), ORDER(a->leaf, b->leaf))
 
-/* Adds one branch for all steps: their stacks have the same functions so far. */
+/* Adds one branch for all steps, because their stacks have the same functions so far. */
 static void add_branch(struct tree *tree, uint32_t parent, const struct step *steps, size_t n)
 {
 	const struct memory *memory = tree->memory;

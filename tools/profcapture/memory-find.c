@@ -484,7 +484,8 @@ static bool find_peak(struct memory *memory, GError **error)
 
 struct leaks {
 	struct memory *memory;
-	GByteArray *is_read; /* by heap: 1 = skip (its end was read, unwanted, or excluded) */
+	/* by heap: 1: skip the heap, because its end was read, or it is unwanted or excluded */
+	GByteArray *is_read;
 };
 
 static void add_leak(struct memory_counts *to, const struct memory_live *live)

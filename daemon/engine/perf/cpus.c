@@ -170,7 +170,8 @@ bool cpus_add_event(struct cpus *cpus, const struct message_event *message, int 
 			    message->tid);
 		return false;
 	}
-	/* The broker cannot do this: it may close the ring before the engine has the event. */
+	/* The broker cannot do this, because it may close the ring before the engine has the
+	 * event. */
 	kind = kind_of(cpu, message->position);
 	if (ioctl(owned, PERF_EVENT_IOC_SET_OUTPUT,
 		  kind == KIND_SIDE_BAND ? cpu->side_band_fd

@@ -60,7 +60,7 @@ static bool fail(GError **error, const char *what, int number)
 	return false;
 }
 
-/* Reads /etc/passwd directly: a name service would load libraries and connect to servers. */
+/* Reads /etc/passwd directly. A name service would load libraries and connect to servers. */
 static uid_t find_user(gid_t *ret_gid)
 {
 	FILE *passwd = fopen("/etc/passwd", "re");
