@@ -75,7 +75,7 @@ struct target {
 
 /* ---- What a file is -------------------------------------------------------------------------- */
 
-/* Returns whether the process has ended: it has no program any more. */
+/* Returns whether the process has ended. An ended process has no program. */
 static bool has_ended(int32_t pid)
 {
 	char name[32], program[1];

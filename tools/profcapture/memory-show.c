@@ -909,8 +909,8 @@ const char *memory_next_view(const struct memory *memory)
 								     : "--peak";
 }
 
-/* Mentions processes that did not register, because they sent nothing that could be counted as
- * lost. */
+/* Mentions processes that did not register. The losses do not include their allocations, because
+ * nothing of these processes could be counted. */
 static void print_losses(const struct memory *memory, const struct process_rows *processes,
 			 struct out *out)
 {

@@ -219,7 +219,7 @@ bool session_add_outputs(struct session *session, struct channel_message *messag
 	memcpy(&body, message->body, sizeof(body));
 	if (!cpus_add_outputs(&session->cpus, &body, message->fds, message->n_fds))
 		return fail_message(error, "OUTPUTS");
-	/* Repeat the requests for interpreters: the broker can fulfill them only now. */
+	/* Repeat the requests for interpreters, because the broker can fulfill them only now. */
 	if (body.is_last && session->interpreted)
 		interpreted_look_again(session->interpreted);
 	return true;

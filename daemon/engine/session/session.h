@@ -35,9 +35,9 @@ enum session_job {
 
 struct session;
 
-/* Something that is recorded (session-sources.c). Rows are in time order: each source writes its
- * rows up to the time that the sources before it have reached. All functions but drain() may be
- * NULL. */
+/* Something that is recorded (session-sources.c). Rows are in time order, because each source
+ * writes its rows up to the time that the sources before it have reached. All functions but drain()
+ * may be NULL. */
 struct source {
 	const char *name;
 	/* Called when the CONFIG message arrives. */
