@@ -177,8 +177,8 @@ def test_run_time_is_what_the_kernel_counts(profctl, profcapture, capture, compi
     run_ns = int(done.stdout.split()[0])
     every = profcapture.json("report", capture, "--by", "thread", "--limit", 0)["data"]["rows"]
     (row,) = (row for row in every if row["comm"] == "sleeper")
-    # the kernel's run time includes the time between fork and exec, which profd counts in another
-    # row, that of the thread before exec; it excludes time stolen by the host
+    # the kernel's run time includes the time between fork and exec, which profd counts in the row
+    # of the thread before exec; the kernel's run time excludes time stolen by the host
     # (update_rq_clock_task()), which switch records include
     slack = max(0.01 * run_ns, 20e6)
     assert run_ns - slack <= row["run_ns"] <= run_ns + slack + stolen

@@ -100,7 +100,7 @@ static void add_refused(struct fixture *fixture, int32_t pid)
 	collectors_add_peer(&fixture->collectors, &message, -1, -1, now());
 }
 
-/* The broker had no room for these processes: each target counts as one loss, other processes do
+/* The broker had no room for these processes. Each target counts as one loss; other processes do
  * not count. A process with rings keeps them. */
 static void test_refused(void)
 {

@@ -405,9 +405,9 @@ static void load(const struct memory_live *live, void *data)
 }
 
 /*
- * Loads the blocks from which the replay starts: for each heap, those of its last unbroken mark up
- * to the range's start, else of its first mark. Stores in *ret_start the time from which rows must
- * be read.
+ * Loads the blocks from which the replay starts: for each heap, the blocks of its last unbroken
+ * mark that is not after the range's start; without such a mark, the blocks of its first mark.
+ * Stores in *ret_start the time from which rows must be read.
  */
 static bool load_bases(struct pass *pass, uint64_t *ret_start, bool *ret_broken, GError **error)
 {

@@ -87,8 +87,8 @@ static void on_ended(struct process *process, void *data)
 {
 	struct heap_excluded *excluded = data;
 
-	/* Keep registered processes, too: the engine may learn later that one could not map its
-	 * arena, and then clears has_heap. */
+	/* Keep registered processes, too, because the engine may learn later that such a process
+	 * could not map its arena, and then clears has_heap. */
 	if (is_expected(process))
 		g_queue_push_tail(&excluded->ended, row_ref(&process->row));
 }

@@ -339,8 +339,8 @@ static const struct layout {
 };
 
 /* Returns how many bytes of a record come before its trailer. If several events of a CPU receive a
- * KSYMBOL record, even events of other programs, Linux (6.18) makes each copy longer than the one
- * before, without writing the added bytes: the trailer follows the name. */
+ * KSYMBOL record, even events of other programs, Linux (6.18) makes each copy longer than the
+ * previous one, but does not write the added bytes. So the trailer is right after the name. */
 static size_t bytes_before_trailer(const struct perf_event_header *header)
 {
 	const size_t bytes = header->size - sizeof(struct trailer);

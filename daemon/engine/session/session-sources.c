@@ -5,11 +5,11 @@
  * To add a source, add a row to the table at the end of this file. The side band comes first,
  * because it identifies the process and mapping of later records. Its ring merge also reads the
  * samples, to merge both by time; samples that wait for unwind tables are written later.
- * Collectors are closed before the samples that wait for tables: until then, a program may wait for
- * room in its ring.
- * A client that stops a session waits at most a second: each step at the end has a deadline
- * relative to the end, work that is left then is counted as lost, and the file is complete. But a
- * slow reader or disk gets the whole capture as long as it makes progress.
+ * Collectors are closed before the samples that wait for tables are finished, because a program may
+ * wait for room in its ring until its collector is closed.
+ * A client that stops a session usually waits at most a second, because each step at the end has a
+ * deadline. Work that is left then is counted as lost, and the file is complete. Only allocation
+ * records, and a slow reader or disk, get more time as long as they make progress.
  * Invariants: (1) samples are in the file or in its loss table, whichever step runs out of time
  *                 [test_stop]
  * Runs on the drain thread only.
