@@ -262,9 +262,9 @@ static inline __attribute__((always_inline)) void ring_publish(struct ring *ring
 }
 
 /*
- * Ends the outermost record. Returns false if handlers left open records after it: then call
- * ring_end_first(). Omits ring_check_fill(): ring_try_begin() refuses a record that would end after
- * ring->next_check, so ring_begin() handles it.
+ * Ends the outermost record. Returns false if handlers left open records after it; the caller must
+ * then call ring_end_first(). Does not call ring_check_fill(), because ring_try_begin() refuses a
+ * record that would end after ring->next_check.
  */
 static inline __attribute__((always_inline)) bool ring_try_end(struct ring *ring)
 {

@@ -60,8 +60,7 @@ void interpreted_add_code(struct interpreted *interpreted, const struct process 
 enum prof_sample_interpreter interpreted_merge(struct interpreted *interpreted,
 					       const struct sample *sample);
 /* Returns how the sample's user stack was found, if interpreted_merge() returned `interpreter`.
- * V8's built-in functions count as generated code, too: they are in its file, but have no unwind
- * tables. */
+ * V8's built-in functions count as generated code, too, because they have no unwind tables. */
 enum prof_user_method interpreted_method(const struct sample *sample,
 					 enum prof_sample_interpreter interpreter);
 /* Returns whether a native frame is code that V8 generated for a function which
