@@ -53,7 +53,7 @@ struct cpu {
 	uint64_t busy_ns;          /* busy time in /proc/stat when the comparison of ticks began */
 	uint64_t ran_ns;           /* run time of the targets when the comparison began */
 	uint64_t sampled_ns;       /* sampled time since the comparison began */
-	uint64_t sampled_here_ns;  /* the part of sampled_ns that is in the capture */
+	uint64_t sampled_here_ns;  /* the part of sampled_ns in targets, or lost or throttled */
 	uint64_t missed_ns;        /* reported time of missed ticks since the comparison began */
 	uint64_t missed_since_ns;  /* start of the period for the next report */
 	uint64_t busy_now_ns;      /* busy time in /proc/stat at the last reading */

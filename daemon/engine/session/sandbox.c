@@ -96,7 +96,7 @@ static bool leave_root(GError **error)
 	return true;
 }
 
-/* Returns whether this user namespace has only one id: there is no other user to change to. */
+/* Returns whether this user namespace has only one id, so there is no other user to change to. */
 static bool is_alone_in_namespace(void)
 {
 	unsigned long long inside, outside, count;

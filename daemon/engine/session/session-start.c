@@ -301,8 +301,8 @@ bool session_start(struct session *session, struct channel_message *message, GEr
 	output_tick(&session->output, session->begin_ns);
 	if (!write_metadata(session, error))
 		return false;
-	/* Write all sources, in order, before the first sample: readers use the first source by
-	 * default, and also show sources without samples. */
+	/* Write all sources of samples, in order, before the first sample, because readers use the
+	 * first source by default, and also show sources without samples. */
 	for (uint32_t i = 0; i < session->events.n_sources; i++)
 		if (!session->events.sources[i]->message.off_cpu)
 			output_need(&session->output, &session->events.sources[i]->row);
