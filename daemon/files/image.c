@@ -192,9 +192,9 @@ static int open_below(const struct target *target, int root, int *ret_fd)
 	return failed ? failed : reopen(handle, ret_fd);
 }
 
-/* Resolves the path below the root of the process and, if that fails, below ours: if the process
- * has exited, our root was probably its root; for a process in a chroot, the path is reported from
- * our root. The caller checks whether the result is the mapped file. */
+/* Resolves the path below the root of the process and, if that fails, below our root. A process
+ * that has exited probably had our root, and the kernel reports the paths of a process in a chroot
+ * from our root. The caller checks whether the result is the mapped file. */
 static int open_named(const struct target *target, int *ret_fd)
 {
 	static const char deleted[] = " (deleted)";

@@ -2,10 +2,10 @@
 """Marks of libprofcollector compared with those of sysprof-capture-4 and lttng-ust: the same
 program, built with each, in one run.
 
-Each library uses its default buffers, and drops marks when they are full, as it does by default. So
-at full speed, a mark's cost includes that of dropped marks; at 200 000 a second no library drops
-any, and the cost includes the program's sleeping. lttng-ust gets a separate sessiond. Under root,
-that sessiond belongs to a plain user, because root's sessiond is that of the system.
+Each library uses its default buffers, and drops marks when the buffers are full, as it does by
+default. So at full speed, a mark's cost includes that of dropped marks; at 200 000 a second no
+library drops any, and the cost includes the program's sleeping. lttng-ust gets a separate sessiond.
+Under root, that sessiond belongs to a plain user, because root's sessiond is that of the system.
 """
 
 import contextlib

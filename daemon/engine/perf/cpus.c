@@ -28,8 +28,8 @@
 #define COPY_INTERVAL_NS UINT64_C(2000000) /* mean time between copies of stacks */
 #define PACE_NS UINT64_C(50000000)
 #define PACE_COPIES 64 /* this many copies fill half of the ring; the engine wakes up then */
-/* Copy the stacks of all of the first PACE_FIRST sleeps (and wakers), so that most places get a
- * copy, unless sleeps or wakers are so frequent that the copies would fill the ring. */
+/* Unless sleeps or wakers are so frequent that the copies would fill the ring, copy the stacks of
+ * all of the first PACE_FIRST sleeps (and wakers), so that most places get a copy. */
 #define PACE_FIRST 1000
 #define PACE_FIRST_PERIOD 11
 #define SILENT_NS UINT64_C(300000000) /* busy time in which hundreds of samples are due */

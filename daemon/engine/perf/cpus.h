@@ -53,12 +53,12 @@ struct cpu {
 	uint64_t busy_ns;          /* busy time in /proc/stat when the comparison of ticks began */
 	uint64_t ran_ns;           /* run time of the targets when the comparison began */
 	uint64_t sampled_ns;       /* sampled time since the comparison began */
-	uint64_t sampled_here_ns;  /* the part of sampled_ns in targets, or lost or throttled */
-	uint64_t missed_ns;        /* reported time of missed ticks since the comparison began */
-	uint64_t missed_since_ns;  /* start of the period for the next report */
-	uint64_t busy_now_ns;      /* busy time in /proc/stat at the last reading */
-	uint64_t busy_heard_ns;    /* busy_now_ns at the last reading after which a record came */
-	uint64_t heard_ns;         /* time of that record */
+	uint64_t sampled_here_ns; /* the part of sampled_ns that is in targets, lost or throttled */
+	uint64_t missed_ns;       /* reported time of missed ticks since the comparison began */
+	uint64_t missed_since_ns; /* start of the period for the next report */
+	uint64_t busy_now_ns;     /* busy time in /proc/stat at the last reading */
+	uint64_t busy_heard_ns;   /* busy_now_ns at the last reading after which a record came */
+	uint64_t heard_ns;        /* time of that record */
 };
 
 struct cpus {
@@ -92,7 +92,7 @@ void cpus_add_missing(struct cpus *cpus, uint32_t number, uint64_t now_ns);
 /* Sets the period of the sources that copy stacks, so that there are about 500 copies of
  * sleeping threads a second, and as many of wakers. Must be called in each round. */
 void cpu_pace_copies(struct cpu *cpu, uint64_t now_ns);
-/* Disables the events that report sleeps and copy their stacks, for good. */
+/* Disables, for good, the events that report sleeps and wakers, and the events that copy stacks. */
 void cpu_stop_sleeps(struct cpu *cpu);
 /* Disables the events. The rings can still be read. */
 void cpu_disable(struct cpu *cpu);

@@ -43,8 +43,8 @@ void interpreted_init(struct interpreted *interpreted, struct interpreted_code *
 /* ---- Processes ------------------------------------------------------------------------------- */
 
 /* Ranks an interpreter. A process may map several interpreters, but only the one with the highest
- * rank is read. Supported interpreters rank highest; of these, the interpreter that is already
- * read; then the interpreter that is the process's program. */
+ * rank is read. Supported interpreters come first. Among equals, the interpreter that is already
+ * read comes first, then the interpreter that is the process's program. */
 static unsigned rank(const struct process *process, const struct image *image)
 {
 	return 4 * (image->runtime->found == INTERP_FOUND) + 2 * (image == process->interpreter) +
