@@ -73,8 +73,8 @@ struct ring_arena {
 	struct ring rings[];
 };
 
-/* Like ring_release(), but only if `owner` still owns the ring: another thread may have closed the
- * ring meanwhile, and a third may have claimed it. */
+/* Like ring_release(), but only if `owner` still owns the ring, because another thread may have
+ * closed the ring meanwhile, and a third may have claimed it. */
 void ring_release_of(struct ring *ring, uint64_t owner);
 
 /* Returns false if the ring is released or retired, or in a forked child. A ring that was replaced

@@ -6,8 +6,8 @@
     --refuse cpu    CPU-wide perf events are refused, as with kernel.perf_event_paranoid 1 and up
     --refuse all    all perf events are refused, as on Debian's and Ubuntu's kernels with 3 and 4
 
-Root has to start it: the filter is installed without no_new_privs, so that setuid programs work
-as usual. Tests start it often, so it imports little.
+Root has to start it, because the filter is installed without no_new_privs, so that setuid programs
+work as usual. Tests start it often, so it imports little.
 """
 import ctypes
 import errno

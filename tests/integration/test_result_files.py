@@ -200,7 +200,7 @@ def test_devices_and_pipes(profcapture, whole, tmp_path, maker, force, require):
 
 
 def test_streams(profcapture, whole, tmp_path, maker):
-    """Output can go to a pipe, or to a file that the shell opened for writing or appending only."""
+    """Output can go to a pipe, or to a file that the shell opened only for writing or appending."""
     new = tmp_path / "new.cap"
     for flags in os.O_WRONLY, os.O_WRONLY | os.O_APPEND:
         new.unlink(missing_ok=True)

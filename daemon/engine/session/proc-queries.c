@@ -23,7 +23,7 @@
 
 #define MAX_ANSWERS 1024 /* each answer holds a descriptor */
 #define RESCAN_NS UINT64_C(2000000000)
-/* Time limit for an answer with stacks: waits are not written before their stacks are known. The
+/* Time limit for an answer with stacks. Waits are not written before their stacks are known. The
  * broker waits 1 s for a process that does not answer (daemon/broker/files.c), and then reads the
  * others. */
 #define STACKS_PATIENCE_NS UINT64_C(3000000000)

@@ -46,8 +46,8 @@
 
 #define USER_NAME "profd"
 /* An id without an account, below the range that systemd allocates. Another service must not share
- * it: kernel limits (locked memory of rings) are per user, and processes of one user have rights
- * over each other. */
+ * it, because kernel limits (locked memory of rings) are per user, and processes of one user have
+ * rights over each other. */
 #define ENGINE_ID 61183
 /* A capture may exceed its limit by the size of the writer's queue, because the limit is checked
  * only between rounds. */

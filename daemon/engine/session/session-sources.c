@@ -26,7 +26,7 @@
 #define MS UINT64_C(1000000)
 #define ROUND_MAX_NS (100 * MS) /* a longer round is interrupted, to read messages such as STOP */
 #define EMIT_MAX_NS \
-	(2 * MS) /* limit for writing rows; then rings are drained: producers may wait for room */
+	(2 * MS) /* limit for writing rows, because producers may wait until rings are drained */
 /* Deadlines, relative to end_ns: */
 #define DRAIN_NS (300 * MS)  /* end of reading samples from the rings */
 #define TABLES_NS (450 * MS) /* end of waiting for tables that samples need */
