@@ -4,7 +4,7 @@
  *
  * A process that reads a packet also receives the descriptors in it, even without room for them:
  * the kernel then closes them before recvmsg() returns. If the sender has closed its own copies,
- * the kernel also closes the files, which can take as long as the sender likes. So it is asked to
+ * that closes the files, too, which can take as long as the sender likes. So the kernel is asked to
  * refuse such packets. If it cannot, each packet is peeked at first: the peek duplicates the
  * descriptors and closes only the duplicates. A packet with descriptors is never read. A socket
  * must have one reader, so that the reader reads the packet that it peeked at.

@@ -84,7 +84,7 @@ void stack_add(struct buffer *buffer, int dir, pid_t tid)
 	if (n <= 0)
 		return;
 	text[n] = '\0';
-	/* "running", or "-1 SP PC" if it sleeps in a page fault */
+	/* the text may be "running", or "-1 SP PC" if the thread sleeps in a page fault */
 	if (sscanf(text, "%" SCNi64 " %" SCNx64 " %*x %*x %*x %*x %*x %" SCNx64 " %" SCNx64,
 		   &stack.number, &stack.argument, &stack.sp, &stack.pc) != 4) {
 		stack.argument = 0;

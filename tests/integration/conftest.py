@@ -220,7 +220,8 @@ def file(capture):
 
 @pytest.fixture
 def spawn():
-    """Starts a process group. When the test ends, it is killed, and its first process is reaped."""
+    """Starts a process group. When the test ends, the group is killed, and its first process is
+    reaped."""
     started = []
 
     def start(*command, **options):

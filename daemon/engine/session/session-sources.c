@@ -169,8 +169,8 @@ static uint64_t drain_perf(struct session *session, uint64_t limit_ns, uint64_t 
 {
 	uint64_t answered_ns = proc_queries_answered_ns(&session->queries);
 
-	/* Apply an answer as soon as possible: if it has the stack of a wait, the rows of all later
-	 * waits wait for it. */
+	/* Apply an answer as soon as possible, because if it has the stack of a wait, the rows of
+	 * all later waits are held until then. */
 	if ((answered_ns < limit_ns && !drain_until(session, answered_ns, now_ns)) ||
 	    !drain_until(session, limit_ns, now_ns)) {
 		ticks_drop(&session->sampling.ticks);
