@@ -5,8 +5,8 @@ Root reads a property over the system bus every millisecond for five seconds; pr
 answers the call, and polkit is not involved. At the same time one kind of flood runs: users who
 connect to the control socket and send hellos at full speed; users who send it descriptors whose
 last close blocks; a user whose four connections call GetCapabilities continuously; and one whose
-connections call CreateSession without a capture. "cpu hogs" is the same number of processes that
-only compute: the cost of the scheduler alone, if the floods occupy all CPUs. It is the peer in the
+connections call CreateSession without a capture. "cpu hogs" are five processes that only compute.
+They show the cost of the scheduler alone, if the floods occupy all CPUs, and are the peer in the
 table.
 """
 
