@@ -97,7 +97,7 @@ struct cfi_value {
 
 /* The state of a CFI program. */
 struct cfi_state {
-	uint8_t cfa;    /* enum cfi_cfa; CFI_CFA_SP: relative to cfa_register, even if not sp */
+	uint8_t cfa;    /* enum cfi_cfa; CFI_CFA_SP: relative to cfa_register, whichever it is */
 	uint8_t number; /* CFI_NUMBER() of an expression */
 	bool ra_signed;
 	int64_t expression_offset;

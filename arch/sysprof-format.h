@@ -121,7 +121,7 @@ static_assert(offsetof(struct sysprof_part, path) + 256 == SYSPROF_PART_BYTES, "
 struct sysprof_symbol {
 	uint64_t first, last;
 	uint32_t pid;
-	uint32_t name, tag; /* where its text begins in the file; 0: none */
+	uint32_t name, tag; /* offset of each text in the file; 0: no text */
 	uint32_t reserved;
 };
 static_assert(sizeof(struct sysprof_symbol) == 32, "symbol");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #pragma once
 
-/* Starts the only closing thread now, for a process that cannot start threads later. Without this
+/* Starts a single closing thread now, for a process that cannot start threads later. Without this
  * call, threads are started when needed. */
 void deferred_close_start(void);
 /* Closes a descriptor on another thread, which may take any time. Ignores -1. Any thread may call

@@ -172,10 +172,10 @@ enum interp_flags {
 	INTERP_WALKED = 1 << 0,    /* the list was read up to its end, or to the limit */
 	INTERP_NO_THREAD = 1 << 1, /* the thread has no state of the interpreter */
 	INTERP_FAULT = 1 << 2,     /* memory could not be read */
-	INTERP_DEEPER = 1 << 3,    /* more than INTERP_MAX_FRAMES, or callers are missing */
+	INTERP_DEEPER = 1 << 3,    /* more than INTERP_MAX_FRAMES frames, or callers are missing */
 	INTERP_TORN = 1 << 4,      /* the list contradicts itself */
 	INTERP_FORKED = 1 << 5,    /* the process was found by its parent's entry */
-	/* PHP: all frames are on another native stack than the thread */
+	/* PHP: all frames are on a native stack other than the thread's */
 	INTERP_OTHER_STACK = 1 << 6,
 	/* Perl: the last frame is that of the main program. It ends a run, unless the program is
 	 * still being compiled or has ended. */

@@ -50,7 +50,7 @@ static const int kept[] = {
 	CAP_CHECKPOINT_RESTORE, /* /proc/PID/map_files */
 	CAP_DAC_READ_SEARCH,    /* files that only their owner may read */
 	CAP_SYSLOG,             /* addresses in /proc/kallsyms and /proc/modules */
-	CAP_SETUID,             /* the engine leaves root */
+	CAP_SETUID,             /* the engine stops being root */
 	CAP_SETGID,             /* like CAP_SETUID */
 	CAP_SETPCAP,            /* the bounding set, here and in the engine */
 	CAP_KILL,               /* ending an engine that hangs */
@@ -207,7 +207,7 @@ static const int allowed_calls[] = {
 	SCMP_SYS(pidfd_open),
 	SCMP_SYS(pidfd_send_signal),
 	SCMP_SYS(perf_event_open),
-	/* calls with which the engine and profd-files leave root */
+	/* calls with which the engine and profd-files stop being root */
 	SCMP_SYS(setpriority),
 	SCMP_SYS(prlimit64),
 	SCMP_SYS(getrlimit),

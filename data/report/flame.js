@@ -285,7 +285,7 @@ const activate = (box) => {
 	return update({ zoom: state.zoom?.at(-1) === id ? null : zoom, fn });
 };
 
-// Moves to the nearest box of a neighboring row or place.
+// Selects the nearest box in the next row, or beside the selected box in the same row.
 const step = (key) => {
 	const at = boxes[selected];
 	if (!at) return;

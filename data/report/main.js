@@ -106,7 +106,7 @@ const unitTitle = (measure) =>
 	({ cpu: state.data.capture.is_time ? 'Time' : 'Weight', wait: 'Time' })[measure] || 'Bytes';
 const EVENTS = { cpu: 'samples', wait: 'waits', alloc: 'blocks', live: 'blocks' };
 
-// The measures of the panels that do not show every measure. Marks are counted apart.
+// The measures of the panels that do not show every measure. The panel of marks shows none.
 const TAB_MEASURES = {
 	source: ['cpu'],
 	waiting: ['wait'],

@@ -461,7 +461,7 @@ const newPlace = ({ stacks, wait_calls: calls }, stack, pause) => {
 };
 
 // Returns the waits of the range by call and by the innermost function of the program, the longest
-// first. `isIntended`: a pause, timer, poll or process, which is usually intended.
+// first. `isIntended`: the wait is for a pause, timer, poll or process, so it is usually intended.
 export const waitPlaces = (data, scope) => {
 	const { stacks } = data;
 	const places = new Map();

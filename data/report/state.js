@@ -359,8 +359,8 @@ export const pathCommand = () => {
 	return commandOf(capture.file_word, range(), !state.range, filters.ranges[0], spec);
 };
 
-// Returns the commands that print the same numbers. The end of a range is excluded, as in the page;
-// a wait is cut there.
+// Returns the commands that print the page's numbers. As in the page, a range excludes its end, and
+// waits are cut at the end.
 export const command = () => {
 	const { data } = state;
 	const sides = data.compare?.sides;

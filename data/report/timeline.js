@@ -248,7 +248,7 @@ const drawLogs = (g, row, c) => {
 		g.lineTo(x + 4, row.y + row.height - 4);
 		g.lineTo(x - 4, row.y + row.height - 4);
 		g.fill();
-		// up to the triangle of the next log
+		// The text may extend up to the triangle of the next log.
 		const next = i + 1 < logs.length ? toX(logs[i + 1].time_ns) - 6 : Infinity;
 		const room = Math.min(next, layout.gutter + layout.width) - x - 8;
 		if (room < 3 * rem()) continue;

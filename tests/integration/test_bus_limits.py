@@ -129,8 +129,8 @@ def test_more_than_the_limit(bus, file, busy, option, name):
 
 
 def test_threads_of_a_user_do_not_take_all_descriptors(bus, files, busy, spawn):
-    """A user cannot record more events of threads than a quarter of profd's descriptors allows. Others
-    can record meanwhile, and root can record more."""
+    """The per-thread events of a user take at most a quarter of profd's descriptors. Meanwhile, other
+    users can record, and root can record more."""
     bus.start(OWN)
     nobody, daemon, root = bus.client(NOBODY), bus.client(DAEMON), bus.client(0)
     most, a_thread = limit(nobody, "MaxThreadEventsPerUser"), os.cpu_count() * 9

@@ -169,7 +169,7 @@ def test_one_is_denied(bus, polkit, file, process, refused):
 
 
 def test_denied_while_others_hang(bus, polkit, file, process):
-    """After a no, the other queries are canceled instead of waited for."""
+    """After a denial, profd cancels the other queries, and does not wait for them."""
     client = bus.client(NOBODY)
     pending = client.begin_create(pids(process(NOBODY).pid), file)
     polkit.wait(*OWN)
@@ -677,7 +677,7 @@ def test_rule_that_waits(bus, file, process):
 
 
 def test_caller_who_leaves_while_polkit_hangs(bus, file, process):
-    """Queries of a caller that has left no longer count, and a late yes makes no session for it."""
+    """Queries of a caller that has left no longer count, and a late permission creates no session."""
     bus.start(rules(allow={"record-own": ["nobody"]}))
     root, client, other = bus.client(0), bus.client(NOBODY), bus.client(NOBODY)
     target = process(NOBODY, "/usr/bin/python3", "-c", THREAD)
@@ -700,7 +700,8 @@ def test_caller_who_leaves_while_polkit_hangs(bus, file, process):
     client.close()
 
     def asked():
-        """Calls are refused until profd knows that the other client is gone."""
+        """Returns whether a call is no longer refused. Calls are refused until profd has noticed that
+        `client` is gone."""
         pending = other.begin_create(pids(target.pid), file)
         other.get(ROOT, "Version", PROFILER)
         while other.context.iteration(False):

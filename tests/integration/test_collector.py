@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Programs with marks, recorded by a stand-in for the engine: the program is not hurt, and each
-mark that was reported as recorded arrives, from any process, thread or handler."""
+"""Programs with marks, recorded by a stand-in for the engine: recording does not break the program,
+and each mark that was reported as recorded arrives, from any process, thread or handler."""
 import collections
 import json
 import os

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """profctl record --counters: the kernel's counts, compared with what the test reads from /proc
-before and after, and with a load that knows what it did."""
+before and after, and with the known actions of a test program."""
 import json
 import os
 import re

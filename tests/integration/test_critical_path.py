@@ -181,8 +181,8 @@ def test_path(profcapture, relay):
     created = child(late, "created")
     assert created["comm"] == "starter" and near(ran(created, "launch"), 80, 80)
 
-    # the program's own time does not include the time before main() and after its last line, in
-    # which a sanitizer starts and ends
+    # the program does not measure the time before main() and after the last line of main(), when
+    # a sanitizer starts and ends
     assert 0 <= data["total_ns"] - all_ns <= 0.02 * all_ns + (200e6 if SANITIZED else 20e6)
 
 

@@ -709,8 +709,8 @@ static bool choose_function(struct annotate *annotate, const char *name, GError 
 	       annotate_code_choose(code, name, error);
 }
 
-/* Looks up the name in interpreted functions first. The interpreter's own functions need a new run,
- * because in the first one their samples count for the interpreted functions. */
+/* Looks up the name in interpreted functions first. The interpreter's own functions need a second
+ * profile, because in the first one their samples count for the interpreted functions. */
 static bool choose_in_either(struct annotate *annotate, const char *name, GError **error)
 {
 	struct annotate_code *code = &annotate->code;

@@ -15,8 +15,8 @@
 #include <inttypes.h>
 
 #define TEXT_MIN_SHARE 0.01 /* without --limit 0, smaller branches get no line */
-#define TEXT_THREADS 3      /* maximum of threads named in the sentence about threads */
-#define DEFAULT_LIMIT 40    /* maximum of children shown for each node */
+#define TEXT_THREADS 3      /* maximum number of threads named in the sentence about threads */
+#define DEFAULT_LIMIT 40    /* maximum number of children shown for each node */
 
 struct path_verb {
 	struct reader reader;

@@ -8,8 +8,8 @@
 #include <glib.h>
 #include <string.h>
 
-/* Columns of a view that describe the call in a row of `s`. Each is a subquery, because SQLite then
- * looks up only the columns that are used. */
+/* For views: columns that describe the call in a row of `s`. Each column is a subquery, so that
+ * SQLite looks up only the columns that are used. */
 #define OF_CALL(id, column) "(SELECT c." column " FROM calls AS c WHERE c.id = s." id ")"
 #define OF_FUNCTION(id, column)                                                                \
 	"(SELECT f." column " FROM calls AS c CROSS JOIN functions AS f ON f.id = c.function " \

@@ -150,7 +150,7 @@ static bool is_unknown_table(struct sql *sql, const char *message)
 	return true;
 }
 
-/* Returns the line of the query that has the offset, and a caret below the offset. */
+/* Returns the query's line at an offset, with a caret below that offset. */
 static char *point_at(const char *query, int offset)
 {
 	const char *at = query + MIN_OF((size_t)MAX_OF(offset, 0), strlen(query)), *line = at;
@@ -418,8 +418,8 @@ static gpointer watch_query(gpointer data)
 	return NULL;
 }
 
-/* Starts the thread that ends a stopped query, and sets the signal handlers and the timer. A signal
- * that is ignored, as by nohup(1), stays ignored. */
+/* Starts the thread that ends the program if a query does not stop, and sets the signal handlers
+ * and the timer. A signal that is ignored, as by nohup(1), stays ignored. */
 static void start_watch(struct sql *sql)
 {
 	static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGALRM };

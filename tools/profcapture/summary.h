@@ -52,8 +52,8 @@ uint64_t summary_ready_ns(const struct summary *summary);
 
 /* Prints "./shop 40000 used 3.02 s of CPU in 3.18 s (0.95 CPUs), 5 threads." */
 void summary_print_cost(const struct summary *summary, struct out *out);
-/* Prints "6037 samples of cpu-clock in 3.02 s, from 0.100 s to 3.120 s.": the first sentence if
- * some of the CPU time is left out. */
+/* Prints "6037 samples of cpu-clock in 3.02 s, from 0.100 s to 3.120 s.". This replaces
+ * summary_print_cost() if some of the CPU time is left out. */
 void summary_print_samples(const struct summary *summary, struct out *out);
 /* Prints how many samples pass the filters of frames, if there are any. */
 void summary_print_passed(const struct profile *profile, struct out *out);

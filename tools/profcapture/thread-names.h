@@ -18,8 +18,8 @@ void thread_names_free(struct thread_names *names);
 const char *thread_names_at(const struct thread_names *names, uint32_t thread, int64_t time_ns);
 /* Returns when, after time_ns, the thread gets its next name; INT64_MAX: never. */
 int64_t thread_names_until(const struct thread_names *names, uint32_t thread, int64_t time_ns);
-/* Returns how many different names the thread had. An inherited one counts only if there is no
- * other. 0: no known name. */
+/* Returns how many different names the thread had. An inherited name counts only if there is
+ * no other. 0: no known name. */
 unsigned thread_names_count(const struct thread_names *names, uint32_t thread);
 /* Returns whether the thread ever had that name. */
 bool thread_names_has(const struct thread_names *names, uint32_t thread, const char *name);

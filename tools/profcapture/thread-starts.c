@@ -132,7 +132,8 @@ bool thread_starts_read(struct thread_starts *starts, struct reader *reader, GEr
 	stacks_free(pass.stacks);
 	g_hash_table_unref(pass.first);
 	g_hash_table_unref(pass.last);
-	/* Do not count names lost here: they make a start function unknown, as the answer shows. */
+	/* Do not count the names lost here: each only makes a start function unknown, which the
+	 * answer shows. */
 	names->lost = lost;
 	return ok;
 }

@@ -29,7 +29,8 @@ static size_t split(const struct interp_chain *chain, struct interp_run *runs)
 	return n;
 }
 
-/* The last run of a cut chain has no known address, so it is placed above all known frames. */
+/* Places each run by the address of its last frame. The last run of a cut chain has no known
+ * address, so it is placed above all known frames. */
 static bool place_by_address(const struct interp_chain *chain, const struct interp_native *native,
 			     struct interp_run *runs, size_t n)
 {
@@ -187,8 +188,8 @@ static size_t find_resting(const struct interp_chain *chain, const struct interp
 				return SIZE_MAX;
 			found = run;
 		}
-	/* The run has no activation if one of `callers`, in C, called the activation of the next
-	 * inner run. */
+	/* Run `found` has no activation if a C function in `callers` called the activation of the
+	 * next inner run. */
 	for (left = found; left > 0 && i < native->n; i++)
 		left -= begins_activation(native, i);
 	for (size_t caller = 0; found > 0 && caller < INTERP_PERL_CALLERS; caller++)

@@ -106,7 +106,7 @@ bool interp_record_text(const uint8_t *from, size_t size, unsigned width, bool i
 }
 
 /* Drops the place from the name of a PHP closure. PHP 8.4 and later add it, as in
- * "{closure:Shop\\sell():12}" or "{closure:/srv/shop.php:3}". This leaves the name of earlier
+ * "{closure:Shop\\sell():12}" or "{closure:/srv/shop.php:3}". The result is the name in earlier
  * versions, which does not change if lines are added above the closure. */
 static void drop_place(const struct interp_code *head, struct interp_code_text *code)
 {

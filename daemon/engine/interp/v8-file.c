@@ -108,8 +108,8 @@ static bool find_in_code(const struct interp_elf *elf, struct interp_runtime *ru
 	return offset < 0 && offset > -(int64_t)INTERP_ELF_MAX_BLOCK;
 }
 
-/* Finds the variable of each thread that points to its isolate, or the isolate's key. Returns false
- * if its location cannot be determined. */
+/* Finds the thread-local variable that points to the thread's isolate, or the pthread key of the
+ * isolates. Returns false if neither can be located. */
 static bool find_isolate(const struct interp_elf *elf, struct interp_runtime *runtime)
 {
 	struct interp_thread_local variable;

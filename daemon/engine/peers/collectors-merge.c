@@ -89,7 +89,7 @@ static uint64_t choose_most(const struct collectors *collectors, const struct pe
 
 	if (how == RING_DRAIN_DEAD)
 		return 2 * ring->reader.size;
-	/* Leave records that a fast producer writes meanwhile to the next drain. */
+	/* The next drain reads the records that a fast producer writes during this one. */
 	return MIN_OF(find_share(collectors, ring->peer),
 		      are_many || is_behind || fill > ring->reader.size / 2
 			      ? MIN_OF(fill, (uint64_t)TURN_BYTES)
@@ -427,7 +427,7 @@ static uint64_t emit_queued(struct collectors *collectors, uint64_t limit_ns, ui
 		struct peer_ring *ring = collectors->heap[0];
 		uint64_t ring_ns = limit_ns;
 
-		/* up to the oldest record of any other ring */
+		/* Stop at the oldest record of all other rings. */
 		for (size_t i = 1; i < MIN_OF(collectors->n_heap, (size_t)3); i++)
 			ring_ns = MIN_OF(ring_ns, head_ns(collectors->heap[i]));
 		emit_ring(collectors, ring, ring_ns, until_ns, n);

@@ -32,10 +32,10 @@
 /* How long an arena without a known writer is kept after its process ended. */
 #define UNCLAIMED_NS (1000 * MS)
 
-/* The sizes of a process's first arena; the smaller ones if all arenas together are large. A thread
+/* The sizes of a process's first arena; small_sizes if all arenas together are large. A thread
  * starts with the smallest ring, which is enough for most threads, and moves from a full ring to a
- * larger one. In a lossless arena, the larger sizes get memory only when the smaller ones are in
- * use, because clearing all the memory is the largest cost of a short process. */
+ * larger ring. In a lossless arena, the two largest sizes get memory only when the rings of the
+ * other sizes are in use, because clearing all memory is the largest cost of a short process. */
 static const struct ring_arena_sizes usual_sizes = {
 	{ { 32u << 10, 32, 0 }, { 128u << 10, 8, 0 }, { 512u << 10, 4, 0 }, { 4u << 20, 1, 0 } },
 	.n_later = 2,
@@ -564,8 +564,8 @@ static bool is_done(const struct collectors *collectors, const struct peer *peer
 {
 	if (peer->state != PEER_GONE)
 		return false;
-	/* Wait, because the end of its allocations becomes a row, which must be in order with other
-	 * processes' rows. */
+	/* Wait, because the end of the process's allocations becomes a row, which must be in order
+	 * with other processes' rows. */
 	if (peer->process.heap && collectors->reached_ns < peer->gone_ns)
 		return false;
 	for (uint32_t i = 0; i < peer->n_arenas; i++) {

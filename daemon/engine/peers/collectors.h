@@ -30,8 +30,8 @@ struct collectors_options {
 	enum engine_policy policy;
 	/* Requests a look-up of the process in /proc. */
 	void (*query)(struct process *process, void *data);
-	/* Requests a look-up of the process's threads, any number of times. Returns false if not
-	 * possible now. */
+	/* Requests a look-up of the process's threads; may be called any number of times. Returns
+	 * false if that is not possible now. */
 	bool (*query_again)(struct process *process, void *data);
 	void (*warn)(const char *code, const char *text, void *data);
 	void *data;
@@ -117,10 +117,10 @@ uint64_t collectors_sleep(struct collectors *collectors, uint64_t now_ns, uint64
 bool collectors_are_quiet(const struct collectors *collectors, uint64_t now_ns);
 /* Returns whether a process writes to a ring, but its request has not arrived yet. */
 bool collectors_miss_requests(const struct collectors *collectors);
-/* Called repeatedly before collectors_finish(), until it returns 0. Stops the producers, and writes
- * rows of some of their records until the clock reaches until_ns. Returns the number of bytes that
- * are left. Returns 0 if no process records allocations, because only allocations must be
- * complete. */
+/* Call this repeatedly, before collectors_finish(), until the result is 0. Stops the producers, and
+ * writes rows of some of their records until the clock reaches until_ns. Returns the number of
+ * bytes that are left. Returns 0 if no process records allocations, because only allocations must
+ * be complete. */
 uint64_t collectors_finish_some(struct collectors *collectors, uint64_t until_ns);
 /* Stops the producers and writes rows of their records. Records that are not rows when the clock
  * reaches until_ns are lost. After half of that time, if processes with few queued records still
