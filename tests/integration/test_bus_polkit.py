@@ -694,8 +694,8 @@ def test_caller_who_leaves_while_polkit_hangs(bus, file, process):
 
     until(is_full)
     assert refusal(other.create, pids(target.pid), file)[0] == "LimitExceeded"
-    # nor does profd do any work for a query that it cannot make: it does not even notice that the
-    # pid is a thread's
+    # profd does no work for a query that it cannot make: it does not even check whether the pid is
+    # a thread's
     assert refusal(other.create, pids(thread_of(target)), file)[0] == "LimitExceeded"
     client.close()
 

@@ -19,7 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_SITES 3           /* text names at most this many places that inline the function */
+#define MAX_SITES 3           /* maximum number of places that inline the function, in text */
 #define DEFAULT_LIMIT 200     /* a longer list shows only rows near a sample */
 #define CONTEXT 3u            /* rows shown before and after a row with samples */
 #define MAX_GAP 12            /* lines with code that are further apart have a gap between them */

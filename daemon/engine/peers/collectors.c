@@ -305,7 +305,7 @@ static void bind(struct collectors *collectors, struct peer *peer)
 		collectors->options.query(peer->process.process, collectors->options.data);
 }
 
-/* Returns whether the process mapped the arena: it says so, or has used a ring. */
+/* Returns whether the process has mapped the arena: it has marked the arena, or used a ring. */
 static bool is_used(const struct peer_arena *arena)
 {
 	bool is_used = ring_arena_is_joined(&arena->memory);

@@ -12,7 +12,7 @@
 	(UINT64_C(1) << 30) /* limit for all sysprof rings; one process may use half of it */
 #define COLLECTORS_BUFFER_BYTES (64u << 10) /* its records stay in caches until they are rows */
 #define COLLECTORS_MAX_QUEUED (UINT64_C(48) << 20) /* queued records of all processes */
-/* maximum size of the records of a process with few: see collectors_finish() */
+/* up to this size, a process's queued records count as few: see collectors_finish() */
 #define COLLECTORS_MODEST (COLLECTORS_MAX_QUEUED / 16)
 
 struct collectors_options {
