@@ -243,8 +243,8 @@ static const struct filter_rule allowed_with[] = {
 	{ SCMP_SYS(bpf), SCMP_A0_64(SCMP_CMP_EQ, BPF_LINK_CREATE, 0) },
 	{ SCMP_SYS(bpf), SCMP_A0_64(SCMP_CMP_EQ, BPF_OBJ_GET_INFO_BY_FD, 0) },
 	{ SCMP_SYS(clone), SCMP_A0_64(SCMP_CMP_MASKED_EQ, NAMESPACES, 0) },
-	/* daemon/filter.c allows memory that is not executable; this allows memory that is not
-	 * writable, so none is both */
+	/* daemon/filter.c allows memory that is not executable, and this filter memory that is not
+	 * writable, so no memory is both writable and executable */
 	{ SCMP_SYS(mmap), SCMP_A2_64(SCMP_CMP_MASKED_EQ, PROT_WRITE, 0) },
 	{ SCMP_SYS(mprotect), SCMP_A2_64(SCMP_CMP_MASKED_EQ, PROT_WRITE, 0) },
 	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_MASKED_EQ, IOCTL_GROUP, '$' << 8) }, /* perf */

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Every record that a program attempts is in the capture or counted there as lost: exactly, even if
-the program is killed.
+"""Every record that a program attempts is in the capture, or counted there as lost. The sum is exact;
+for a killed program, each thread may have counted one attempt that it did not begin.
 
 tests/tools/conserve.c counts its attempts in a file that outlives the process, and later compares
 the rows with these counts; ./dev soak makes 10^7 attempts, and ./dev bench 10^8.

@@ -70,9 +70,9 @@ static bool is_eval(const struct interp_native *native, size_t i)
 }
 
 /* Assigns runs to activations, counted from the root. If there is one activation more than runs,
- * the innermost activation is about to begin or has ended, and calls at most one function in C.
- * Other surplus activations are outermost: the chain was cut, or they belong to another interpreter
- * or greenlet, and are left out. */
+ * and the innermost one has called at most one function in C, that activation is about to begin or
+ * has ended. Other surplus activations are outermost: the chain was cut, or they belong to another
+ * interpreter or greenlet. Surplus activations get no run. */
 static bool place_by_function(const struct interp_native *native, struct interp_run *runs, size_t n)
 {
 	size_t activations = 0, innermost = 0, n_outer, run = n;

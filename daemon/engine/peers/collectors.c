@@ -316,8 +316,8 @@ static bool is_used(const struct peer_arena *arena)
 	return is_used;
 }
 
-/* The process recorded nothing, because it could not map the arena or no longer waited for it. A
- * process may lie about that (is_used()), but this affects only what the capture says about it. */
+/* Notes that the process recorded nothing, because it could not map the arena or no longer waited
+ * for it. A false answer of is_used() affects only what the capture says about the process. */
 static void note_unused(struct peer *peer, uint64_t now_ns)
 {
 	if (peer->wants & CONTROL_WANTS_ALLOCATIONS) {

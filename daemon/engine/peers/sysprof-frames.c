@@ -13,7 +13,8 @@
  * time; a span keeps its duration unless it ends in the future.
  * Invariants: (1) no contents of a frame cause a read outside it
  *                 [test-engine-sysprof: short, fuzz_sysprof_frames]
- *             (2) a frame that does not become a record is counted  [test-engine-sysprof: refused]
+ *             (2) a frame that is not ignored becomes a record or is counted
+ *                 [test-engine-sysprof: refused]
  *             (3) a counter id refers only to counters of its own process
  *                 [test-engine-sysprof: counters]
  */
