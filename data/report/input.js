@@ -126,7 +126,8 @@ export const moveRange = (direction, edge) => {
 	return update({ range: onGrid([from + shift, to + shift]) });
 };
 
-// The range becomes the one to compare with, and the time after it, or before it, is selected.
+// Makes the range the one to compare with, and selects an equally long range after it or, if there
+// is no room, before it.
 export const keepRange = () => {
 	if (state.base) return update({ base: null });
 	const [from, to] = state.range || view();

@@ -181,7 +181,7 @@ def test_denied_while_others_hang(bus, polkit, file, process):
 
 
 def test_one_hangs(bus, polkit, file, process):
-    """A query without an answer within ten seconds counts as a no."""
+    """A query without an answer within ten seconds counts as denied."""
     client = bus.client(NOBODY)
     pending = client.begin_create(pids(process(NOBODY).pid), file)
     polkit.wait(*OWN)

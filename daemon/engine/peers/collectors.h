@@ -10,7 +10,7 @@
 #define COLLECTORS_MAX_PEER_BYTES (UINT64_C(128) << 20) /* the arenas of a process */
 #define COLLECTORS_MAX_SYSPROF_BYTES \
 	(UINT64_C(1) << 30) /* limit for all sysprof rings; one process may use half of it */
-#define COLLECTORS_BUFFER_BYTES (64u << 10) /* its records stay in caches until they are rows */
+#define COLLECTORS_BUFFER_BYTES (64u << 10)        /* small, so that records stay in caches */
 #define COLLECTORS_MAX_QUEUED (UINT64_C(48) << 20) /* queued records of all processes */
 /* up to this size, a process's queued records count as few: see collectors_finish() */
 #define COLLECTORS_MODEST (COLLECTORS_MAX_QUEUED / 16)
@@ -124,5 +124,5 @@ bool collectors_miss_requests(const struct collectors *collectors);
 uint64_t collectors_finish_some(struct collectors *collectors, uint64_t until_ns);
 /* Stops the producers and writes rows of their records. Records that are not rows when the clock
  * reaches until_ns are lost. After half of that time, if processes with few queued records still
- * wait, the queued records of processes with many are lost. */
+ * wait, the queued records of the other processes are lost. */
 void collectors_finish(struct collectors *collectors, uint64_t until_ns);

@@ -245,7 +245,7 @@ static enum sysprof_result add_log(struct sysprof_frames *frames, struct sysprof
 }
 
 /* A definition has only the low 24 bits of the counter number, a value has all 32. The library
- * counts from 1, or from its pid shifted left by 16, so the low 24 bits may be 0. Ids in a ring
+ * counts from 1, or from the pid shifted left by 16, so the low 24 bits may be 0. Ids in a ring
  * must not be 0. */
 static uint32_t counter_number(uint32_t id)
 {

@@ -265,9 +265,9 @@ static uint64_t unread(const struct peer_arena *arena, uint32_t i)
 
 /* ---- Requests -------------------------------------------------------------------------------- */
 
-/* Returns the size of a new ring: at most a quarter of the room that is left, in total and for the
- * process. A quarter of the total is kept for rings of the minimum size, so that many threads get a
- * ring. Returns 0 if there is no room. */
+/* Returns the size of a new ring: at most a quarter of the room that is left for all processes, and
+ * half of the room that is left for this process. A quarter of all room is kept for rings of the
+ * minimum size, so that many threads get a ring. Returns 0 if there is no room. */
 static uint32_t choose_bytes(const struct collectors *collectors, const struct peer *peer)
 {
 	uint64_t most = collectors->sysprof_max_bytes;
