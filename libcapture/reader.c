@@ -110,7 +110,8 @@ bool damage_is_stretch(const struct prof_reader *reader, const struct prof_damag
 
 /* ---- Results --------------------------------------------------------------------------------- */
 
-/* If every checkpoint is lost, uses the library's definitions of the tables of version 1. */
+/* Adds the library's definitions of tables of version 1 that have data, but whose own definitions
+ * are lost with the checkpoints. */
 static int reader_assume_tables(struct prof_reader *reader)
 {
 	for (unsigned int id = 1; id <= PROF_TABLE_LAST; id++) {

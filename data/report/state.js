@@ -251,8 +251,8 @@ export const filtersOf = ({ filters, capture }) =>
 		.filter(Boolean)
 		.join(' ');
 
-// Returns the part of [from, to) that the page was made of. The states of threads are known for
-// the whole recording.
+// Returns the part of [from, to) in the time range of the page's data. Only the states of threads
+// cover the whole recording.
 export const madeOf = ([from, to]) => {
 	const [low, high] = state.data.compare ? [null, null] : state.data.filters.ranges[0];
 	return [Math.max(from, low ?? from), Math.min(to, high ?? to)];

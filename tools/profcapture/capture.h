@@ -27,7 +27,7 @@ struct capture {
 	bool lost_incomplete; /* the number of some losses is unknown */
 	bool is_damaged;      /* set by verify: damage that reading does not show */
 	bool is_quiet;        /* the verb reports damage, not capture_warn() */
-	uint64_t warned_of;   /* 1 + the damage that capture_warn() reported; 0: not called yet */
+	uint64_t warned_of;   /* 1 + amount of damage at the last capture_warn(); 0: not called */
 	/* struct capture_loss: one for each combination of stream, cause, and known or unknown
 	 * count */
 	GArray *losses;

@@ -15,7 +15,7 @@
 
 #include <sqlite3.h>
 
-/* Sources of the values in a table of the capture, together with enum sql_thread_field. Derived
+/* Where the values in a table of the capture come from; continues enum sql_thread_field. Derived
  * tables have the fields of sql-derived.h. */
 enum sql_field {
 	SQL_STORED = SQL_THREAD_FIELDS, /* a column of the capture */

@@ -11,7 +11,8 @@
  *
  * A signal (the first SIGINT, SIGTERM or SIGHUP; SIGALRM for --timeout) asks SQLite's machine to
  * stop. If an instruction takes too long, such as a function of a long text, a second thread shows
- * the rows and ends the program: the main thread holds `lock` except while it waits for a row.
+ * the rows and ends the program. It first takes `lock`, which the main thread holds except while it
+ * waits for a row.
  */
 #include "config.h"
 

@@ -146,7 +146,7 @@ struct suppression *suppressions_find(struct suppressions *suppressions,
 	if (!suppressions->all)
 		return NULL;
 	/* Go up to a node that matches or whose result is known. Then store the result in all nodes
-	 * below it on this path. */
+	 * on the path from `node` to that node. */
 	for (uint32_t up = node; up && found == 1; up = memory_node_at(tree, up)->parent) {
 		found = *at(suppressions->of_node, up);
 		if (found)

@@ -98,7 +98,7 @@ struct thread_names *thread_names_read(struct capture *capture, GError **error)
 	names->are_known = true;
 	if (ok && g_hash_table_size(names->threads) > 0)
 		ok = read_rows(names, error);
-	/* Names that were lost here do not affect the answer. */
+	/* Do not count the names that were lost here: rows without a name are skipped. */
 	capture->names->lost = lost;
 	if (ok)
 		return names;

@@ -17,9 +17,8 @@
 #define CALL_BYTES 5u
 #define MAX_BETWEEN 8u
 
-/* Returns the address of docatch(), which is not exported. pp_entertry() passes its own address to
- * docatch(): it loads the address, then calls docatch() or jumps to it. Returns 0 if the code is
- * different. */
+/* Returns the address of docatch(), which is not exported: pp_entertry() loads its own address as
+ * an argument, then calls docatch() or jumps there. Returns 0 if the code is different. */
 static uint64_t find_again(const struct interp_elf *elf, const struct interp_perl *layout)
 {
 	const uint64_t start = interp_elf_pointer(elf, elf->found[PERL_OPERATIONS].st_value +

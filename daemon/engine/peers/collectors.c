@@ -329,7 +329,7 @@ static void note_unused(struct peer *peer, uint64_t now_ns)
 	}
 }
 
-/* Called when no process maps the peer's memory any more, or when the session ends. */
+/* Called when the process no longer uses the peer's memory, or when the session ends. */
 static void end_peer(struct collectors *collectors, struct peer *peer)
 {
 	uint64_t now_ns = clock_now();

@@ -15,7 +15,7 @@ struct peer_sysprof {
 	struct sysprof_ring ring;
 	struct sysprof_frames *frames;
 	uint32_t largest; /* largest frame, in bytes */
-	int32_t pid;      /* writer's pid, from its frames; 0: not known yet */
+	int32_t pid;      /* pid that all frames must have; 0: not known yet */
 	/* when a writer that had not requested the ring was first seen; 0: never */
 	uint64_t found_ns;
 	unsigned int n_faults;
