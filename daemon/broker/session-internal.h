@@ -48,7 +48,7 @@ struct session {
 	guint patience, lifetime_watch;
 	enum session_state state;
 	bool ok;
-	uint64_t n_pauses, n_obeyed; /* requests sent to the engine; requests obeyed by it */
+	uint64_t n_pauses, n_obeyed; /* pauses and resumes: requested; obeyed by the engine */
 	bool given_up;               /* the engine was killed, and the reason reported */
 	bool reduced;                /* the session records less than requested */
 	/* stop, with stop_reason, once START has been sent to the engine */

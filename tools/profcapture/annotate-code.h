@@ -4,7 +4,7 @@
  *
  * The function is chosen among those with samples: by its name, or by "image+0xOFFSET" of any
  * address in it, which distinguishes functions of the same name. The code shown is the function's
- * own code and all code of the image that inlines it.
+ * own code and its inlined copies in the image.
  *
  * The instructions come from the file that ran, which is found by its build-id. If the file is
  * missing, only sampled addresses are shown, without instructions. A sample counts at the
