@@ -16,7 +16,7 @@
 		(x_ > y_) - (x_ < y_); \
 	})
 
-/* Returns the first of up to six orders that is not 0, and does not evaluate those after it. */
+/* Returns the first of up to six orders that is not 0. Later orders are not evaluated. */
 #define ORDER_BY(...) \
 	ORDER_PICK(__VA_ARGS__, ORDER_6, ORDER_5, ORDER_4, ORDER_3, ORDER_2, ORDER_1)(__VA_ARGS__)
 #define ORDER_PICK(a, b, c, d, e, f, order, ...) order

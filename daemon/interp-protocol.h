@@ -209,7 +209,7 @@ struct interp_sample {
 	__u16 n;
 	__u16 flags;
 	__u64 period;
-	__u64 event; /* PERF_EVENT_IOC_ID of the sampled event; of its parent, if it is inherited */
+	__u64 event; /* PERF_EVENT_IOC_ID of the event; if the event is inherited, of its parent */
 	__u16 minor;
 	__u16 n_undescribed; /* number of new code objects beyond INTERP_MAX_NEW_CODES */
 	__u16 family;        /* enum interp_family */

@@ -177,9 +177,9 @@ static int reader_finalize_state(struct prof_reader *reader)
 }
 
 /*
- * Finds a second capture that cat(1) appended to the first. The second one's chunks do not belong
- * to this file, because their salt differs or their sequence goes back. So its header is in a
- * skipped range, or inside the last chunk of a first capture that was cut.
+ * Finds a second capture that cat(1) appended to the first. The chunks of the second capture do not
+ * belong to this file, because their salt differs or their sequence goes back. So the second header
+ * is in a skipped range, or inside the last chunk of a first capture that was cut.
  */
 static int reader_find_second(struct prof_reader *reader)
 {

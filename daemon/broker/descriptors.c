@@ -28,8 +28,8 @@ static void close_all(gpointer data)
 		deferred_close(fds[i]);
 }
 
-/* Runs on GDBus's thread. When a message is freed, its own reference to the list is dropped before
- * the one that is added here, so nobody else uses the list in close_all(). */
+/* Runs on GDBus's thread. A message that is freed drops its own reference to the list before the
+ * reference that is added here, so nobody else uses the list in close_all(). */
 static GDBusMessage *on_message(GDBusConnection *connection, GDBusMessage *message,
 				gboolean incoming, gpointer data)
 {

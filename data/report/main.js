@@ -114,7 +114,7 @@ const TAB_MEASURES = {
 	marks: [],
 };
 // Returns the selected measure if the panel shows it and it has data, or if none of the panel's
-// measures has data; otherwise the first of them that has.
+// measures has data; otherwise the panel's first measure with data.
 const shownMeasure = () => {
 	const measures = (TAB_MEASURES[state.tab] || []).filter(has);
 	return measures.includes(state.measure) ? state.measure : (measures[0] ?? state.measure);

@@ -51,8 +51,8 @@ const svg = (tag, attributes, text) => {
 	return element;
 };
 
-// Returns stacked areas of the largest owners and of all others. An area that is high enough at its
-// right end has its name there.
+// Returns stacked areas of the largest owners and of all others. An area has the owner's name at
+// the right end, if the area is high enough there.
 const heapAreas = (live, x, y, { size }) => {
 	const { functions } = state.data;
 	const owners = live.byOwner.slice(0, STACK_COLORS - 1);

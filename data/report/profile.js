@@ -170,8 +170,8 @@ const addSamples = (s, rows, { from, to, thread, place }, self) => {
 	return events;
 };
 
-// For each wait across cells of the grid, calls `add` with its row, and the begin and the end of
-// its part in [from, to).
+// For each wait across cells of the grid, calls `add` with the wait's row, and with the begin and
+// the end of the part of the wait in [from, to).
 const eachAcross = (data, { from, to, thread }, add) => {
 	const { begin, length, rows, thread: of } = data.waits.across;
 	for (let i = 0, n = lowerBound(begin, to, rows); i < n; i++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause-Patent
 // The selection of the user. Every change goes through update(), which remembers it for undo() and
-// stores it in the fragment of the address, so that a link to the page reproduces it.
+// stores it in the fragment of the address, so that a link to the page reproduces the selection.
 
 import { moment, shellWord } from './format.js';
 
@@ -279,7 +279,7 @@ export const firstSource = ({ sources, functions }) => {
 	return (own ?? sources.functions[0]).fn;
 };
 
-// Returns the verb that prints the numbers of the panel, its options, and which filters it takes.
+// Returns the verb that prints the numbers of the panel, and the options and filters of the verb.
 const verbOf = () => {
 	const { data, tab, fn } = state;
 	const { filters, capture } = data;

@@ -135,7 +135,7 @@ def test_waits(bus, file, capture, profcapture, spawn):
     waits = profcapture.json("sql", capture, "SELECT stack_source, user_stop, duration FROM wait WHERE comm = 'sleep'")["data"]["rows"]
     kinds = collections.Counter((row["stack_source"], row["user_stop"]) for row in waits)
     assert kinds["copied", "root"] > 0, (kinds, summary, profcapture("dump", capture, "--table", "wait", "--resolve", "--limit", 20).stdout)
-    # no wait was long enough for its stack to be read while it lasted
+    # no wait was long enough for its stack to be read during the wait
     assert summary["off-cpu-copied"] > 0 and summary["off-cpu-late"] == 0 and max(row["duration"] for row in waits) > 0.15e9
 
 

@@ -96,7 +96,7 @@ os.waitpid(pid, 0)
 @pytest.mark.parametrize("how", ["command", "make", "pid"])
 def test_python_of_a_user(bus, run, profcapture, folder, spawn, how):
     """A capture has the functions of a user's own Python program in all threads and in forked
-    processes. Each process has its own events. This also holds if a program without an interpreter
+    processes. Each thread has its own events. This also holds if a program without an interpreter
     starts the Python program, or if the Python program runs already."""
     if "WALK_INTERPRETED" not in os.environ:
         pytest.skip("built without libbpf, bpftool or clang")

@@ -371,7 +371,7 @@ static void show_rows(struct sql *sql, bool more, bool is_partial)
 	write_end(sql, is_partial);
 }
 
-/* Shows the rows that a query found before it failed, and says so in its error. */
+/* Shows the rows that a query found before it failed, and adds their number to the error. */
 static void show_partial(struct sql *sql, GError *error)
 {
 	char *message = error->message;

@@ -255,7 +255,7 @@ static bool is_python_arena(struct memory_tree *tree, uint32_t node)
 }
 
 /* Returns the pool of a stack from its images, because the loader and libstdc++ may have no
- * symbols. libstdc++ allocates its pool while the loader initializes it. */
+ * symbols. libstdc++ allocates its pool during its own initialization by the loader. */
 static enum runtime_pool pool_by_image(struct memory_tree *tree, uint32_t node)
 {
 	static const char *const loader[] = { "ld-linux", "ld64.so", "ld-2.", NULL };

@@ -25,8 +25,9 @@ struct debug_files *debug_files_new(const char *sysroot, const char *const *fold
 void debug_files_free(struct debug_files *files);
 
 /*
- * Adds another root, for example of a container. If the file of an image is not at its path on this
- * machine, its debug file is also searched for in the sysroot of `other`, by build-id and by name.
+ * Adds another root, for example of a container. If an image's file is not at its path on this
+ * machine, the image's debug file is also searched for in the sysroot of `other`, by build-id and
+ * by name.
  * Takes ownership of `other`. Frees it instead if `files` has a sysroot itself. Call this before
  * threads use `files`.
  */

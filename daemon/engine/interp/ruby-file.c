@@ -25,7 +25,7 @@
 /* Returns the minor version; 0 if it is not known. */
 static unsigned find_minor(const struct interp_elf *elf)
 {
-	uint32_t version[3]; /* {major, minor, teeny} of the interface; minor is also Ruby's */
+	uint32_t version[3]; /* {major, minor, teeny} of the interface; Ruby has the same minor */
 
 	return interp_elf_address(elf, version, sizeof(version),
 				  elf->found[RUBY_API_VERSION].st_value) &&

@@ -476,8 +476,8 @@ static bool can_ring(const struct peer *peer, const struct peer_arena *arena, ui
 	       now_ns >= arena->deaf_until_ns;
 }
 
-/* Arms all doorbells. Returns whether a ring has filled since its drain, while its doorbell was not
- * armed. */
+/* Arms all doorbells. Returns whether a ring has filled since it was drained, while the doorbell of
+ * its arena was not armed. */
 static bool listen_to_all(struct collectors *collectors, uint64_t now_ns)
 {
 	struct doorbell doorbells[DOORBELLS_MAX];

@@ -441,7 +441,7 @@ static bool is_target(const struct collectors *collectors, const struct peer *pe
 	return *ret_known && tasks_is_target(tasks, peer->process.pid);
 }
 
-/* Counts a loss if the process is a target: without a ring it loses all that it tries to record. */
+/* Counts a loss if the process is a target, because without a ring all its records are lost. */
 static void lose_target(const struct collectors *collectors, struct peer *peer)
 {
 	bool known;

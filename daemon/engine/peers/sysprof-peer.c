@@ -40,8 +40,8 @@ static int32_t peer_number(const struct peer *peer)
 	return peer->process.inner_pid ? (int32_t)peer->process.inner_pid : peer->process.pid;
 }
 
-/* Returns whether an answer can be sent. The process waits for it without a timeout and must not
- * miss it. */
+/* Returns whether an answer can be sent. The process waits without a timeout, so the answer must
+ * not get lost. */
 static bool can_answer(const struct peer *peer)
 {
 	struct pollfd item = { .fd = peer->connection, .events = POLLOUT };
