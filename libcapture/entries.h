@@ -26,7 +26,8 @@ struct entries_decoder {
 };
 
 /* Objects that cursors leave to later cursors of any thread, because making them takes longer than
- * reading a dictionary of a few rows. Two of each: dictionaries are read while a cursor is open. */
+ * reading a dictionary of a few rows. Two of each are kept, because dictionaries are read while a
+ * cursor is open. */
 #define SPARES 2
 struct entries_spares {
 	_Atomic(void *) decoders[SPARES]; /* struct entries_decoder, or NULL */

@@ -263,8 +263,8 @@ static int open_spool(int *ret_fd)
 	if (!directory || !*directory)
 		directory = "/tmp";
 	fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	/* Removes the name of a file if the file system has no nameless ones, or if the kernel
-	 * ignores O_TMPFILE and sees O_DIRECTORY. */
+	/* Make a file and remove its name, if the file system has no files without names, or if the
+	 * kernel ignores O_TMPFILE and sees O_DIRECTORY. */
 	if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR)) {
 		if (asprintf(&name, "%s/profd-XXXXXX", directory) < 0) {
 			name = NULL;

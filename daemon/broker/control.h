@@ -22,9 +22,9 @@ struct control_peer {
 /* Returns CONTROL_OK if the connection was passed on and will be answered; otherwise the answer. */
 typedef enum control_status (*control_receiver)(const struct control_peer *peer, void *data);
 
-/* Reports a peer that was refused before it was passed to the receiver: there is no room, or its
- * process cannot be opened or has exited. `peer` has no descriptors, and its `hello` may be
- * NULL. */
+/* Reports a peer that was refused before it was passed to the receiver, because there is no room,
+ * or because its process cannot be opened or has exited. `peer` has no descriptors, and its `hello`
+ * may be NULL. */
 typedef void (*control_refused)(const struct control_peer *peer, void *data);
 
 /* Listens at an abstract name that cannot be guessed. Returns NULL on failure. Call this and

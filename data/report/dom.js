@@ -6,8 +6,8 @@ import { inOrder } from './format.js';
 export const byId = (id) => document.getElementById(id);
 
 // Describes an element. fill() makes the element, or changes an existing one to match. If only a
-// text changes, as while a range is dragged, changing the element takes a tenth of the time of
-// making it, and keeps the focus.
+// text changes, for example while a range is dragged, changing the element takes a tenth of the
+// time of making the element, and keeps the focus.
 export const el = (tag, attributes = {}, ...children) => ({ tag, attributes, children });
 
 const described = new WeakMap(); // element → the attributes in its last description

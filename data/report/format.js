@@ -48,7 +48,7 @@ export const uncertainty = (share, events) =>
 
 export const signed = (text, value) => (value > 0 ? '+' : '') + text.replace(/^-/, '\u2212');
 
-// A time since the capture began, with the digits that a span of this length needs.
+// Returns a time since the capture's start, with the digits that a span of this length needs.
 export const moment = (ns, span) => {
 	const digits = Math.max(1, Math.min(9, 3 - Math.floor(Math.log10(Math.max(span, 1) / 1e9))));
 	return (ns / 1e9).toFixed(digits) + SPACE + 's';

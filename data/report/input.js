@@ -28,7 +28,8 @@ const laneLines = (row, at, width) => {
 	return [parts.filter(Boolean).join(', '), ...waits];
 };
 
-// Returns an array with a text on what a lane waited for longest in [from, to), or an empty one.
+// Returns an array with a text about the stack in which a lane waited longest in [from, to). The
+// array is empty without waits.
 const longestWait = (lane, from, to) => {
 	const { data } = state;
 	const sums = new Map();

@@ -607,7 +607,7 @@ const setMeasure = (measure) => {
 	else if (measure !== 'cpu') update({ tab: measure === 'wait' ? 'waiting' : 'memory' });
 };
 
-// Selects the next function that matches the search, the one with the most time first.
+// Selects the next or previous function that matches the search, in the order of their table.
 const findNext = (direction) => {
 	const functions = drawn.matches ? listed(drawn) : [];
 	if (!functions.length) {

@@ -263,7 +263,7 @@ export const placeSums = (data, scope) => {
 	return { weight, events: addSamples(data.places, data.places.place, scope, weight) };
 };
 
-// Returns how much of the sum has a matching function in its stack, each sample once.
+// Returns the sum over all samples with a matching function in the stack. Each sample counts once.
 export const matchingSum = (stacks, sums, matches) => {
 	const inside = new Uint8Array(stacks.n);
 	let found = 0;

@@ -160,8 +160,8 @@ def test_open_image(bus, file, capture, profcapture, compile_c, spawn):
 
 
 def test_image_that_the_user_may_not_read(bus, file, capture, profcapture, compile_c, spawn):
-    """Another user's program that may be run, but not read: its processes may be recorded, but the
-    file is not handed out."""
+    """If another user's program may be run, but not read, its processes may be recorded, but the file
+    is not handed out."""
     program = Path(shutil.copy(compile_c("spin", "int main(void) { for (volatile int i = 0;; i++) ; }"), bus.folder))
     os.chown(program, DAEMON, DAEMON)
     program.chmod(0o711)

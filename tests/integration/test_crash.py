@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Processes that are killed, stopped or started in a poor environment, and what the captures and
-record report then."""
+"""Processes that are killed, stopped, or started with closed streams or with limits, and what the
+captures and record report then."""
 import json
 import os
 import resource

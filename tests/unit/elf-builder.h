@@ -4,8 +4,8 @@
  *
  * Layout: headers and notes at offset 0, 0x800 bytes of code at 0x1000 (.text), 0x80 bytes after it
  * (.fini), call frame information at 0x2000, symbol tables from 0x3000 on. Addresses are offset +
- * 0x400000 for headers and code, and + 0x401000 for all data after the code, so that use of the
- * wrong one is detected.
+ * 0x400000 for headers and code, and + 0x401000 for all data after the code, so that tests detect
+ * the use of an offset as an address.
  * The caller provides symbols and FDEs.
  */
 #pragma once

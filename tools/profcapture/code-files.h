@@ -24,7 +24,8 @@ bool code_files_open(struct code_files *files, GError **error);
 void code_files_done(struct code_files *files);
 
 /* Returns the source file of an interned path; NULL if the path is NULL, the file cannot be read,
- * or 256 MiB have been read: a hostile capture can name one file in many ways. */
+ * or 256 MiB have been read. The limit exists because a hostile capture can name one file in many
+ * ways. */
 const struct source_text *code_files_source(struct code_files *files, const char *file);
 /* Returns whether a source is newer than the recording, so that its lines may differ. */
 bool code_files_is_newer(const struct source_text *source, const struct capture *capture);

@@ -2,7 +2,7 @@
 /*
  * profcapture counters - the values of counters, and how they changed over time
  *
- * A row is a counter of a process. A counter keeps a value until its next one, or until the
+ * A row is a counter of a process. A counter keeps a value until its next value, or until the
  * process, the segment or the capture ends. The value at the start of the time range is the
  * counter's first value, but is not counted as a value set in the range. A sum counts from the
  * start of the machine or the process, so text shows only how much it grew in the range.

@@ -73,7 +73,8 @@ static const struct {
 };
 
 /* The view of waits in a capture without rows of the table `wait`: context switches show when
- * threads did not run. A UNION of both would make SQLite compute all columns of each row. */
+ * threads did not run. A UNION of waits and switches would make SQLite compute all columns of
+ * each row. */
 #define WAITS_BY_SWITCHES                                                                        \
 	"SELECT *, NULL AS cause, NULL AS function, NULL AS image, NULL AS file, NULL AS line, " \
 	"NULL AS stack, NULL AS call, NULL AS syscall, NULL AS object, NULL AS waker, "          \

@@ -2,9 +2,9 @@
 /*
  * profcapture sql - queries of a capture in SQL
  *
- * The database is in memory and has virtual tables only (sql-tables.h). A query can do nothing but
- * read them: SQLite's authorizer refuses all else. Its memory is limited by the budget of the
- * capture, and its time by --timeout  [test_sql: hostile_queries]
+ * The database is in memory and has virtual tables only (sql-tables.h). A query can only read
+ * them, because SQLite's authorizer refuses everything else. The memory of a query is limited by
+ * the budget of the capture, and its time by --timeout  [test_sql: hostile_queries]
  * Rows are written as they are found, unless they are limited or for a terminal. With a limit, one
  * row more is read, to find out whether there are more. A query that ends early shows the rows that
  * it has found  [test_sql: partial_results]
@@ -450,7 +450,7 @@ static void stop_watch(struct sql *sql)
 	(void)setitimer(ITIMER_REAL, &(const struct itimerval){ 0 }, NULL);
 	if (!sql->watch)
 		return;
-	/* from now on, a signal ends the program: only the rest of the output is to be written */
+	/* from now on, a signal ends the program, because only output remains to be written */
 	(void)atomic_compare_exchange_strong(&stopped, &before, SIGALRM);
 	sql->is_done = true;
 	g_mutex_unlock(&sql->lock);

@@ -193,7 +193,7 @@ void summary_print_passed(const struct profile *profile, struct out *out)
 			   amount_percent(passed, profile->all));
 }
 
-/* Returns the name of a function, shortened to a part of a line: template arguments may be long. */
+/* Returns the name of a function, shortened because template arguments may be long. */
 static char *name_in_sentence(const struct summary *summary, const struct function_labels *labels,
 			      uint32_t function)
 {
