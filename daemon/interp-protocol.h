@@ -281,7 +281,7 @@ struct interp_code {
 	__u8 flags;
 	__u8 family;       /* enum interp_family */
 	__u16 owner_bytes; /* bytes of the class's name; 0: unknown, or not a method */
-	__u8 is_singleton; /* Ruby: the method is one of the class itself */
+	__u8 is_singleton; /* Ruby: a method of the class itself, not of its instances */
 	__u8 kind;         /* enum interp_php_kind, enum interp_perl_kind, enum interp_v8_kind */
 	__u8 name[INTERP_MAX_NAME + 1], file[INTERP_MAX_FILE + 1], lines[INTERP_MAX_LINES + 1];
 };

@@ -42,7 +42,7 @@ export const percent = (share, events) => {
 	return (share * 100).toFixed(events < 100 ? 0 : 1) + SPACE + '%';
 };
 
-// Half the width of the 95 % interval of a share of `events` samples.
+// Returns half of the width of the 95 % interval of a share of `events` samples.
 export const uncertainty = (share, events) =>
 	events > 0 ? 1.96 * Math.sqrt(Math.max(0, share * (1 - share)) / events) : NaN;
 

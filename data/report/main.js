@@ -222,7 +222,7 @@ const choice = (label, entries, current, onclick) =>
 		),
 	);
 
-// Returns what is counted, and how much of it.
+// Returns the sum of the measure with the number of samples, waits or blocks; or that of marks.
 const quantityOf = ({ sums, format, measure }) =>
 	state.tab === 'marks'
 		? state.data.marks.rows > 0 && [el('b', { id: 'sum' }, markCount()), ' marks']

@@ -172,7 +172,7 @@ static double student_quantile(double probability, double freedom)
 {
 	double low = 1e-3, high = 1e9;
 
-	/* Above this, the normal quantile differs by less than a thousandth of a percent. */
+	/* Above a million, the normal quantile differs by less than a thousandth of a percent. */
 	if (freedom > 1e6)
 		return normal_quantile(probability);
 	for (unsigned i = 0; i < 100; i++) {

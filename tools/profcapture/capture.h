@@ -26,7 +26,7 @@ struct capture {
 	uint64_t missed_ticks;
 	bool lost_incomplete; /* the number of some losses is unknown */
 	bool is_damaged;      /* set by verify: damage that reading does not show */
-	bool is_quiet;        /* the verb reports damage, not capture_warn() */
+	bool is_quiet;        /* the verb itself reports damage, instead of capture_warn() */
 	uint64_t warned_of;   /* 1 + amount of damage at the last capture_warn(); 0: not called */
 	/* struct capture_loss: one for each combination of stream, cause, and known or unknown
 	 * count */

@@ -14,7 +14,7 @@
 #include <glib/gi18n.h>
 #include <inttypes.h>
 
-#define TEXT_MIN_SHARE 0.01 /* without --limit 0, smaller branches get no line */
+#define TEXT_MIN_SHARE 0.01 /* smaller branches are not printed, unless --limit is 0 */
 #define TEXT_THREADS 3      /* maximum number of threads named in the sentence about threads */
 #define DEFAULT_LIMIT 40    /* maximum number of children shown for each node */
 

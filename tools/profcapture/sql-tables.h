@@ -77,7 +77,7 @@ struct sql_tables {
 	ssize_t event_row;    /* row of the event in `sources`; -1: none */
 	uint32_t event_epoch; /* 0: no row has needed an event yet */
 	uint64_t event_source;
-	struct out list;  /* the last list, as JSON; kept, because it is filled for each row */
+	struct out list;  /* the last list, as JSON; its memory is reused for each row */
 	struct json json; /* writes to `list` */
 	/* value of names->removed_epochs when `valid` was last emptied */
 	uint64_t removed_epochs;

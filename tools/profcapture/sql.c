@@ -49,7 +49,7 @@ struct sql {
 	struct sql_tables *tables;
 	GPtrArray *keys;              /* unique names of the result's columns, NULL at the end */
 	uint64_t rows;                /* number of rows found so far */
-	bool keeps;                   /* the rows are shown at the end */
+	bool keeps;                   /* the rows are kept, and shown at the end */
 	GArray *kept;                 /* struct cell */
 	int types[TABLE_MAX_COLUMNS]; /* type of each kept column's first non-NULL value */
 	struct json json;

@@ -100,7 +100,7 @@ struct doorbells *doorbells_new(GError **error)
 	return NULL;
 }
 
-/* Wakes the thread from either wait. The lock must be held. */
+/* Wakes the thread from futex_waitv(2) or pthread_cond_wait(). The lock must be held. */
 static void change(struct doorbells *doorbells)
 {
 	__atomic_add_fetch(&doorbells->changes, 1, __ATOMIC_SEQ_CST);

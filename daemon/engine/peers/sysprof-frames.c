@@ -175,7 +175,7 @@ static uint64_t positive(int64_t value)
 	return value > 0 ? (uint64_t)value : 0;
 }
 
-/* Sets the time of the current record: not before the last record's, not in the future. */
+/* Sets the time of the current record: at least the time of the last record, at most now. */
 static void reach(struct sysprof_frames *frames, uint64_t time_ns)
 {
 	frames->last_ns = MIN_OF(MAX_OF(time_ns, frames->last_ns), frames->now_ns);
