@@ -18,10 +18,13 @@ const choice = (yes, no) => (value) => (value ? yes : no);
 // Texts for options of the recorder (docs/dbus.md); others are shown by name.
 const OPTIONS = {
 	system: choice('the whole system', ''),
-	pids: (pids) => `process ${items(pids)} and its children`,
+	pids: (pids, { children }) =>
+		`process ${items(pids)}${children === false ? '' : ' and its children'}`,
+	children: () => '',
 	events: (events) => `event ${items(events)}`,
 	frequency: (hertz) => `${count(hertz)} samples a second on each CPU`,
 	'call-graph': (kind) => stacks[kind] || `stacks: ${kind}`,
+	interpreters: choice('', 'no interpreted functions'),
 	kernel: choice('kernel functions', 'no kernel functions'),
 	'off-cpu': choice('waits', 'no waits'),
 	'off-cpu-threshold': (ns) => `stacks of sleeps longer than ${duration(ns)}`,
@@ -30,8 +33,8 @@ const OPTIONS = {
 	memory: choice('allocations', ''),
 	'memory-sample': (size) => `1 allocation per ${bytes(size)}`,
 	'memory-min': (size) => `allocations of at least ${bytes(size)}`,
+	'memory-pid': (pid) => `allocations of process ${pid}`,
 	'memory-mmap': choice('mappings', ''),
-	switches: choice('context switches', 'no context switches'),
 	counters: (groups) => `counters ${items(groups)}`,
 	policy: (policy) => (policy === 'drop' ? 'full rings drop' : 'full rings wait'),
 	paused: choice('begins paused', ''),
@@ -42,19 +45,23 @@ const OPTIONS = {
 	'max-rate': (rate) => `at most ${count(rate)} samples a second`,
 };
 
-const optionText = ([key, value]) => {
-	if (Object.hasOwn(OPTIONS, key)) return OPTIONS[key](value);
-	const name = key.replaceAll('-', ' ');
-	if (typeof value === 'boolean') return value ? name : `no ${name}`;
-	return `${name} ${typeof value === 'object' ? JSON.stringify(value) : value}`;
-};
+const optionText =
+	(options) =>
+	([key, value]) => {
+		if (Object.hasOwn(OPTIONS, key)) return OPTIONS[key](value, options);
+		const name = key.replaceAll('-', ' ');
+		if (typeof value === 'boolean') return value ? name : `no ${name}`;
+		return `${name} ${typeof value === 'object' ? JSON.stringify(value) : value}`;
+	};
 
 // Options are recorded as a JSON object.
 const factOf = (value) => {
 	try {
 		const options = JSON.parse(value);
 		if (typeof options !== 'object' || options === null) return value;
-		return Object.entries(options).map(optionText).filter(Boolean).join(' · ') || value;
+		return (
+			Object.entries(options).map(optionText(options)).filter(Boolean).join(' · ') || value
+		);
 	} catch {
 		return value;
 	}
