@@ -592,7 +592,7 @@ static bool keeps_caller(const struct probe_file *file, uint64_t address)
 	return false;
 }
 
-/* A probe of a function's return replaces the return address on the stack by the kernel's own.
+/* A probe of a function's return replaces the return address on the stack with the kernel's own.
  * Returns why this would harm the program, or NULL. */
 static const char *refuse_return(const struct probe_file *file, uint64_t address)
 {
@@ -619,8 +619,8 @@ static const char *refuse_return(const struct probe_file *file, uint64_t address
 }
 
 /* Returns why a probe at this place would harm the program, or NULL. The kernel replaces a 5-byte
- * nop by a call, which writes below the stack pointer. There a function may have data, except at
- * the function's start. */
+ * nop with a call, which writes below the stack pointer. Except at its start, a function may have
+ * data there. */
 static const char *refuse_place(const struct probe_file *file, uint64_t address, uint64_t offset,
 				bool optimizes_nops)
 {

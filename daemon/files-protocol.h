@@ -95,7 +95,7 @@ struct files_request {
 struct files_answer {
 	uint32_t serial;
 	int32_t error;        /* errno */
-	uint32_t is_copy;     /* a memfd, because the file's filesystem could block its readers */
+	uint32_t is_copy;     /* the descriptor is a memfd, because the file could block readers */
 	uint32_t client_read; /* the client itself has permission to read the file */
 	uint64_t snapshot_bytes;
 	struct message_image image;

@@ -11,7 +11,7 @@
  * The answer may be outdated at once: check again after the work that depends on it. Never blocks;
  * takes about 50 us per thread if the process is the user's. */
 bool process_access_all(int dir, uid_t uid);
-/* Like process_access_all(), for the first thread only, unless it has ended: then for all. This
- * suffices before reading data that is passed on only if process_access_all() succeeds afterwards:
- * a user who may trace one thread may read all of the process's memory. */
+/* Like process_access_all(), but checks only the first thread, or all threads if the first one has
+ * ended. This suffices before reading data that is passed on only if process_access_all() succeeds
+ * afterwards: a user who may trace one thread may read all of the process's memory. */
 bool process_access_first(int dir, uid_t uid);

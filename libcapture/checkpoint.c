@@ -2,9 +2,9 @@
 /*
  * Checkpoint - encodes and decodes the payload of a checkpoint: segments, schema, entries, gaps
  *
- * A checkpoint has everything that a reader needs to continue from there. Its entries are row
- * groups of a separate table, encoded like those of every other table. Most checkpoints have one
- * group; an index of the whole file has those that entries.c made.
+ * A checkpoint has everything that a reader needs to continue from there. Its entries are stored as
+ * row groups of a separate table, encoded like the rows of every other table. Most checkpoints have
+ * one row group; an index of the whole file has the row groups that entries.c made.
  *
  * Invariants: (1) decoded entries ascend, do not overlap, and end at or before `end`, so a file has
  *                 at most size / CHUNK_HEADER_BYTES of them  [fuzz_capture_index]

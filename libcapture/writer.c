@@ -45,10 +45,10 @@ static uint64_t index_bytes(const struct prof_writer *writer)
 }
 
 /*
- * Moves to the next possible start of a chunk, and records the gap after the last one. A partial
- * chunk may be in the gap, and padding with zeros could complete it, so other bytes are used. Its
- * sequence number is unknown, so the next chunk gets the highest number that is possible at its
- * offset.
+ * Moves to the next possible start of a chunk, and records a gap after the last chunk. A partial
+ * chunk may be in the gap, and padding with zeros could complete it, so the padding is 0xff. The
+ * partial chunk's sequence number is unknown, so the next chunk gets the highest number that is
+ * possible at its offset.
  */
 static int writer_align(struct prof_writer *writer)
 {

@@ -14,8 +14,8 @@
  *
  * All checks that need no prompt are made first, together. Prompts follow one at a time, so that no
  * user is prompted about the kernel for a session that is then refused.
- * The events of an own_only session are checked too: an event that a plain user may not open is
- * refused, because profd would open it with its own rights.
+ * The events of an own_only session are checked, too: an event without a fixed name is refused,
+ * because profd would open it with its own rights.
  * A private client runs as profd's own user, so it needs no checks.
  */
 #include "config.h"

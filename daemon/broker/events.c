@@ -108,7 +108,7 @@ const char *const *event_names(void)
 	return names;
 }
 
-/* Such a name cannot leave the directory that it is appended to. */
+/* Returns whether the name cannot leave the directory that it is appended to. */
 static bool name_is_plain(const char *name)
 {
 	if (*name == '\0' || *name == '.')

@@ -4,6 +4,7 @@
  *
  *     profd --system      serves everybody on the system bus, as far as polkit allows
  *     profd --system --control=PATH    the same, with another control socket: for tests
+ *     profd --system --idle-timeout=SECONDS    the same, with another idle limit: for tests
  *     profd --private=FD  serves one client on FD, one end of a SOCK_STREAM socketpair
  *     profd --private-probes=FD the same, and may place probes in programs
  *

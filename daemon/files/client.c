@@ -23,7 +23,7 @@
 
 #define NOGROUP 65534
 #define BIT(capability) (1u << (capability))
-/* The capabilities that bypass the owner or the mode of a file; all are below 32. */
+/* The capabilities that bypass checks of a file's owner or mode; all numbers are below 32. */
 #define OVERRIDES                                                                                  \
 	(BIT(CAP_DAC_OVERRIDE) | BIT(CAP_DAC_READ_SEARCH) | BIT(CAP_FOWNER) | BIT(CAP_SYS_ADMIN) | \
 	 BIT(CAP_CHOWN) | BIT(CAP_FSETID))

@@ -24,7 +24,7 @@
 
 #define MAX_REFUSED 4   /* after this many refused processes, the file is not requested again */
 #define MAX_FAILED 1024 /* pids that are kept for each file */
-#define MANY_ENDED 100  /* this many processes had ended: stacks wait no longer for the file */
+#define MANY_ENDED 100  /* after this many ended processes, stacks do not wait for the file */
 
 static const char deleted[] = " (deleted)";
 
