@@ -21,7 +21,7 @@
 #define RING_MIN_BYTES 4096u
 #define RING_MAX_BYTES (UINT64_C(1) << 30)
 #define RING_MAX_RINGS 65536u
-#define RING_MAX_RECORD 65536u /* and at most a quarter of the ring's data */
+#define RING_MAX_RECORD 65536u /* the limit of a small ring is a quarter of its data */
 
 /* ---- The arena ---- */
 
@@ -147,7 +147,7 @@ static inline bool ring_type_is_event(uint32_t type)
 
 #define RING_FLAG_ABANDONED 0x0001u /* on a pad: the record was begun, but never ended */
 #define RING_FLAG_MORE 0x0001u      /* on a string or log: a later record continues it */
-#define RING_FLAG_TICKS 0x8000u     /* times are in ticks: the header's, and a realloc's duration */
+#define RING_FLAG_TICKS 0x8000u     /* the header's time and a realloc's duration are in ticks */
 
 struct ring_record_header {
 	uint32_t bytes; /* including this header; a multiple of 8 */

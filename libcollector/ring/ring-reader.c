@@ -210,8 +210,8 @@ static uint64_t ns_of(struct ring_reader *reader, uint64_t time, bool has_ticks)
 	return has_ticks ? tick_clock_ns(reader->ticks, time) : time;
 }
 
-/* Computes when the new block of a realloc, which began at `time`, existed: not after the drain,
- * and not before the realloc's own record. */
+/* For a realloc that began at `time`: computes when its new block existed. The result is not after
+ * the drain, and not before the realloc's own record. */
 static void finalize_realloc(struct ring_reader *reader, const struct ring_batch *batch,
 			     struct ring_realloc *moved, uint64_t time, bool has_ticks)
 {
@@ -244,8 +244,8 @@ static void finalize_record(struct ring_reader *reader, const struct ring_batch 
 	if (has_ticks == reader->moved_has_ticks && time >= reader->moved_at)
 		least_ns = MAX_OF(least_ns, reader->moved_ns);
 	header->flags &= (uint16_t)~RING_FLAG_TICKS;
-	/* Keep a time that is later than now by less than its error, because the order of records
-	 * in different rings depends on it. */
+	/* Keep a time that is later than now by at most the error of ticks, because the order of
+	 * records in different rings depends on their times. */
 	error_ns = has_ticks ? TICKS_ERROR_NS : 0;
 	time_ns = ns_of(reader, time, has_ticks);
 	reader->last_ns = MIN_OF(MAX_OF(time_ns, least_ns), batch->now_ns + error_ns);
@@ -313,10 +313,10 @@ void ring_reader_wake(struct ring_reader *reader)
 }
 
 /*
- * Computes a time before which no later record lies. An open record is not before the previous one.
- * A record that has begun, but is not visible yet, is later than `start` minus the time until a
- * store becomes visible. Times are untrusted, so an open record holds back the other rings for at
- * most patience_ns.
+ * Computes the bound: no later drain finds a record from before it. The time of an open record is
+ * not before that of the previous record. A record that has begun, but is not visible yet, is later
+ * than `start` minus the time until a store becomes visible. Times are untrusted, so an open record
+ * holds back the other rings for at most patience_ns.
  */
 static uint64_t find_bound(struct ring_reader *reader, bool is_busy, bool is_moving, bool is_more,
 			   uint64_t start)

@@ -147,8 +147,8 @@ void ring_check_fill(struct ring *ring)
 		ring->next_check = head + ring->size / 16;
 		ring_doorbell(ring);
 	}
-	/* Make the next record take the slow path, as if the ring were full: it moves to a larger
-	 * ring. */
+	/* Make the next record of a fast producer take the slow path, as if the ring were full. The
+	 * slow path moves to a larger ring. */
 	if (ring->is_fast)
 		ring->tail = head - ring->size;
 	ring->limit = find_limit(ring, head);
@@ -302,8 +302,8 @@ static void map_pages(const struct ring *ring)
 		(void)*(const volatile uint8_t *)&ring->data[at];
 }
 
-/* Replaces a ring that is full or fills too fast by a free one of at least four times its size, if
- * there is one. */
+/* Replaces a ring that is full or fills too fast with a free ring of at least four times its size.
+ * Returns false if there is none. */
 static bool move_to_bigger(struct ring *ring)
 {
 	struct ring *bigger;

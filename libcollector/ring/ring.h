@@ -22,7 +22,7 @@
 struct ring;
 struct ring_arena;
 
-/* The ring's functions make no system calls, for threads that a seccomp filter could kill for one.
+/* For threads that a seccomp filter could kill for a system call: the ring's functions make none.
  * The doorbell is not rung, and the thread never waits. */
 #define RING_NO_SYSCALL 0x01u
 

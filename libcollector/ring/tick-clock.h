@@ -16,9 +16,9 @@ struct tick_clock;
 struct tick_clock *tick_clock_new(void);
 void tick_clock_free(struct tick_clock *clock);
 
-/* Returns the time in ns for ticks that were read before the call. For seconds, the same ticks have
- * the same time; later ticks never have an earlier one. For ticks in the future, returns a time at
- * most 1 ms after now. */
+/* Returns the time in ns for ticks that were read before the call. Within a few seconds, calls with
+ * the same ticks return the same time. Later ticks never have an earlier time. For ticks in the
+ * future, returns a time at most 1 ms after now. */
 uint64_t tick_clock_ns(struct tick_clock *clock, uint64_t ticks);
 
 /* Like tick_clock_new(), but reads ticks and clock with `read`: for tests. */

@@ -35,8 +35,8 @@ static bool is_readable(uint64_t address)
 	       errno == EINVAL;
 }
 
-/* Returns false under an emulator that checks the arguments in another order, where probing does
- * not work. */
+/* Returns false if probing does not work, because an emulator checks the arguments in another
+ * order. */
 static bool can_probe(void)
 {
 	return !is_readable(UINT64_MAX - SAFE_READ_PAGE);

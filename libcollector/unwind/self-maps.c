@@ -245,8 +245,8 @@ static bool read_id(struct scan *scan, uint64_t start, uint64_t end, struct self
 	return module_read(&memory, range->id_at, range->id, range->n_id_bytes);
 }
 
-/* Makes a range for memory whose file is unknown. If the loader has a module at the address, the
- * range is the part of [start, end) that is in the module or in the address's page. */
+/* Makes a range for memory whose file is unknown: [start, end) or, if the loader has a module at
+ * the address, only the part of [start, end) that is in the module or in the address's page. */
 static struct self_maps_range make_nameless(struct scan *scan, uint64_t address, uint64_t start,
 					    uint64_t end)
 {

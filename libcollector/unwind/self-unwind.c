@@ -587,8 +587,8 @@ static bool read_and_note(void *data, uint64_t address, uint64_t *ret_word)
 	return true;
 }
 
-/* Like read_and_note(), for code on the stack to which an invalid return address points: it may
- * change like anything on the stack. */
+/* Reads code. If an invalid return address points into the stack, also notes the words there,
+ * because they may change. */
 static bool read_code_and_note(void *data, uint64_t address, void *buffer, size_t size)
 {
 	struct visit *visit = data;

@@ -44,7 +44,7 @@
 #define GENERAL 0x10u               /* self-unwind.c made the step from this frame */
 #define FIRST 0x20u                 /* the frame was the innermost one */
 #define NEEDS_FP WALK_SLOT_NEEDS_FP /* the step from this frame uses fp */
-#define GIVES_FP WALK_SLOT_GIVES_FP /* the step loaded the caller's fp, the frame's last word */
+#define GIVES_FP WALK_SLOT_GIVES_FP /* the caller's fp was loaded; it is the frame's last word */
 /* the step from this frame, or from one further out, uses this frame's fp */
 #define USES_FP 0x01000000u
 #define INTERRUPTED 0x02000000u /* this frame or one further out was interrupted */

@@ -68,8 +68,7 @@ struct unwind_cache {
 	struct unwind_cache_pending {
 		uint64_t pc, sp, fp;
 		uint32_t state, flags;
-		uint32_t
-			n_words; /* if fp was loaded, the last word is the one it was loaded from */
+		uint32_t n_words; /* if fp was loaded, the last word is the one that held fp */
 		uint32_t reserved;
 	} pending[UNWIND_CACHE_MAX_FRAMES];
 	struct self_unwind_word words[UNWIND_CACHE_MAX_GUARDS];
@@ -77,9 +76,9 @@ struct unwind_cache {
 
 /*
  * `caller`: the registers that the calling function's caller will have after the return. That
- * caller's frame is the innermost one. Returns n; 0 if modules kept being unloaded. Not reentrant,
- * so not for a handler that interrupts it. Later calls are not affected by one that siglongjmp()
- * left.
+ * caller's frame is the innermost one. Returns n; 0 if modules kept being unloaded. Not reentrant:
+ * a handler that interrupts a call must not make another one. A call that siglongjmp() leaves does
+ * not affect later calls.
  */
 uint32_t unwind_cache_walk(struct unwind_cache *calls, const struct walk_registers *caller);
 
