@@ -89,9 +89,9 @@ def scripts_of(test):
 
 
 def used_outputs(build, test, targets):
-    """Returns the outputs that the test uses. In Meson, a scenario depends on every program, but it
-    uses only those whose variable or fixture it names, and an output without a variable if it names
-    the output's folder or the whole build."""
+    """Returns the outputs that the test uses. In Meson, a scenario depends on every program, but uses
+    only programs whose variable or fixture the scenario names. An output without a variable is used
+    if the scenario names the output's folder or the whole build."""
     outputs = [output for target in test["depends"] for output in targets.get(target, [])]
     scripts = frozenset(name for name in scripts_of(test) if not name.endswith("/conftest.py"))
     if not scripts or "lint" in suites(test):

@@ -42,9 +42,9 @@ int main(int argc, char **argv)
 
 
 def test_heap(profctl, profcapture, compile_c, page_of, chromium, tmp_path):
-    """The peak equals that of `memory`, even if it is short and after several execs. The
-    blocks of a range that are not freed equal those of the copied command, also on a page of
-    a range."""
+    """The peak equals that of `memory`, even if the peak is short and follows several execs. The
+    unfreed blocks of a range equal those that the copied command shows, also on a page of a
+    range."""
     capture, label = tmp_path / "heap.cap", re.compile(r"peak (\S+\u00a0\S+) at")
     profctl("record", "-q", "-F", 199, "--memory", "-o", capture, "--", compile_c("heap", HEAP, "-g"), "3")
     wanted = profcapture.json("memory", capture, "--peak")["data"]["summary"]["peak_bytes"]

@@ -40,8 +40,9 @@ def page_with(empty, path, functions, stacks, samples, times=None, more=None, co
 
 
 def test_folded(empty, chromium, tmp_path):
-    """A chain of library functions, or of kernel functions, is one box that unfolds; the program's own
-    functions and different kinds do not fold. Boxes zoom by mouse and by keyboard."""
+    """A chain of library functions, or of kernel functions, is one box that unfolds. The program's own
+    functions do not fold, nor do functions of different kinds fold together. Boxes zoom by mouse and by
+    keyboard."""
     names = [("none", OWN), ("main", OWN), ("lib_a", LIBRARY), ("lib_b", LIBRARY), ("lib_c", LIBC), ("compute", OWN), ("trap", KERNEL), ("clear", KERNEL), ("work", OWN), ("copy", LIBC), ("fault", KERNEL)]
     #            main    lib_a   lib_b   lib_c   compute trap    clear   work    copy    fault
     stacks = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 6), (6, 7), (1, 8), (8, 9), (9, 10)]
@@ -358,7 +359,7 @@ def test_not_recorded(empty, chromium):
 
 
 def test_selecting(empty, chromium, tmp_path):
-    """Rows of tables, ends of ranges, double clicks, chips, and the links of the verdict select what they say. A
+    """Rows of tables, ends of ranges, double clicks, chips, and links of the verdict make the right selection. A
     window of at least 1700 pixels has the functions beside the flame graph: those of the range, callers and callees, or
     the changes."""
     names = [("none", OWN), ("main", OWN), ("bake", OWN), ("serve", OWN)]

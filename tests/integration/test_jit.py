@@ -546,7 +546,7 @@ def test_unwinding_information(profctl, profcapture, capture, tmp_path, unwindin
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="nobody has written the code for this architecture")
 def test_no_unwinding_information(profctl, profcapture, capture, tmp_path, unwinding):
     """Without unwinding information no caller is found, and none is guessed from the frame pointer,
-    which is a counter."""
+    which the code uses as a counter."""
     profctl("record", "-F", 999, "-o", capture, "--", unwinding, tmp_path, "none")
     found = [[frame["name"] for frame in row["frames"] if frame["kind"] != "kernel"] for row in rows(profcapture, capture, "sample", "--resolve")]
     assert sum(len(names) == 1 for names in found if names and names[0].startswith("jit_")) > 100

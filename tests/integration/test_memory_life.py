@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Allocations of many threads that reuse each other's addresses, of processes that end in different
-ways, and while the engine is stopped."""
+ways, and of programs that run while the engine is stopped."""
 import json
 import os
 import resource

@@ -40,8 +40,8 @@ def test_command(profctl, profcapture, capture, node, tmp_path):
         inside = sample["frames"][1:chain.index("once")] if "once" in chain else []
         beside += any(frame["name"].startswith("anon+") for frame in inside)
     assert sum(n > 50 for n in threads.values()) == 2, threads
-    # Generated code is not shown in addition to the JavaScript functions that it executes, except
-    # for that of regular expressions, which belongs to no function.
+    # Generated code is not shown in addition to the JavaScript function that it belongs to. Only the
+    # code of regular expressions, which belongs to no function, is shown.
     assert beside <= 2 + 0.01 * len(found.samples)
 
 

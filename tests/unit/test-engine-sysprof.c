@@ -288,7 +288,7 @@ static void test_marks(void)
 	fixture_done(&fixture);
 }
 
-/* More names than there are slots alternate. No name is confused with another. */
+/* Uses more names than there are slots, in rotation. No name is confused with another. */
 static void test_names(void)
 {
 	struct fixture fixture;

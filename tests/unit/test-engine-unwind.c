@@ -621,7 +621,8 @@ static void test_from_sp(void)
 	fp_at = snapshot.registers.fp - snapshot.registers.sp;
 	snapshot.registers.fp = 0;
 	snapshot.only_pc_sp = true;
-	/* The frame's size is read when a walk first needs it. */
+	/* The innermost frame's size is read only when a walk needs it, so the first walk fails
+	 * (if frame pointers are kept). */
 	CHECK(!KEEPS_FP_ALWAYS ||
 	      !run(&self, &snapshot, snapshot.bytes, 1, false, &stack, &missing));
 	REQUIRE(run_when_read(&self, &snapshot, &stack));
@@ -663,7 +664,7 @@ static void test_waits(void)
 	CHECK(run(&self, &snapshot, snapshot.bytes, 1, true, &stack, &missing));
 	CHECK_INT(stack.stop, PROF_STOP_NO_TABLE);
 	CHECK(stack.n >= 1 && stack.ips[0] == (snapshot.registers.pc | UNWIND_EXACT));
-	/* also in a system call, and if the frame pointer points to words that are no frame */
+	/* the same in a system call, with a frame pointer that points to words that are no frame */
 	other = snapshot;
 	other.stack = g_memdup2(snapshot.stack, snapshot.bytes);
 	other.in_kernel = true;
@@ -741,7 +742,8 @@ static void test_failed_requests(void)
 	CHECK_INT(self.wanted, 4);
 	CHECK_INT(file->unwind_state, IMAGE_UNWIND_NONE);
 	self_done(&self);
-	/* When many had ended, each other process requests it, but does not wait. */
+	/* After many processes ended before they could open a file, another process still requests
+	 * the file, but its stacks do not wait. */
 	REQUIRE(self_init(&self));
 	for (int i = 0; i < 100; i++)
 		CHECK(request_fails(&self, &snapshot, 1 + i, IMAGE_ENDED, &file));

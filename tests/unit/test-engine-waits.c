@@ -631,7 +631,7 @@ static void test_shared_call(void)
 	unwind_tables_free(tables);
 }
 
-/* A process shares the stacks of the one that it was forked from, until it executes a program. */
+/* A forked process shares its parent's stacks until it executes a program. */
 static void test_forked(void)
 {
 	const struct task_ids ids = { .pid = 40, .ppid = 10, .tid = 40, .ptid = 10 };

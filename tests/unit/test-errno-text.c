@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of arch/errno-text.c: the limit of the process is named with its value. test_limits checks
+ * Checks of arch/errno-text.c: a text names the process's limit and its value. test_limits checks
  * the limit of a cgroup.
  */
 #include "arch/errno-text.h"

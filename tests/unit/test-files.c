@@ -208,7 +208,7 @@ static void test_mapping_of_another_file(void)
 	munmap(map, page);
 }
 
-/* The mapped file was replaced: another file has its path now, which is not opened. */
+/* The mapped file was replaced: the file that now has its path is not opened. */
 static void test_replaced(void)
 {
 	g_autofree char *path = put("replaced", "first");
@@ -675,7 +675,7 @@ static void test_ended(void)
 	REQUIRE(stat(path, &status) == 0 && chmod(folder, 0755) == 0);
 	kill(pid, SIGKILL);
 	waitid(P_PID, (id_t)pid, NULL, WEXITED | WNOWAIT);
-	/* without an inode, it may be another file of that name */
+	/* without an inode, the file may be another one of that name */
 	CHECK_INT(open_as(&config, request, path, &answer, &fd), ESRCH);
 	request.request.inode = status.st_ino;
 	/* first the process is a zombie, then its pid is free */
@@ -695,8 +695,8 @@ static void test_ended(void)
 	}
 }
 
-/* If a file was found by its path, the user must be able to reach it, even if the process is the
- * user's: also if its leader has ended, and other threads live on. */
+/* The user must be able to reach a file that was found by its path, even if the process is the
+ * user's. This is also true after the process's leader has ended, while other threads live on. */
 static void test_unreachable(void)
 {
 	void (*const acts[])(void) = { become_somebody, end_leader };

@@ -88,8 +88,8 @@ static void test_full(void)
 	CHECK(!remove_block(block(0)));
 }
 
-/* heap_sampled_lacks() is false for an excepted address, even in the next session, although no
- * block there can be removed before it is added. */
+/* heap_sampled_lacks() is false for an excepted address, also in the next session. It is false even
+ * while no block at the address was added, so that none can be removed. */
 static void test_excepted(void)
 {
 	heap_sampled_clear();
