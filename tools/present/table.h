@@ -99,7 +99,7 @@ struct table_fit {
 	char *(*arguments)(const char *name, unsigned columns);
 	/* Removes scopes, too. */
 	char *(*whole)(const char *name, unsigned columns);
-	/* Keeps a part that differs from another name. */
+	/* Shortens a name, but keeps a part that differs from another name. */
 	char *(*apart)(const char *name, const char *other, unsigned columns);
 };
 
@@ -113,7 +113,7 @@ struct table {
 	/* Writes further members of a row in JSON and ndjson. NULL: rows have no others. */
 	void (*write)(const void *data, size_t row, struct json *json);
 	/* Text only */
-	bool is_coarse; /* there are fewer than 1,000 samples: shares without decimals */
+	bool is_coarse; /* shares have no decimals, because there are fewer than 1,000 samples */
 	bool is_tree;   /* names may have prefixes */
 	const struct table_fit *fit; /* NULL: cut the end of names */
 	/* Returns whether to print a row in bold. NULL: no row is bold. */

@@ -94,7 +94,7 @@ static uint32_t joined_callee(const struct lines *lines, uint32_t index, const G
 		return 0;
 	kind = kind_of(options, node_at(lines->nodes, index)->function);
 	kind_of_child = kind_of(options, node_at(lines->nodes, child)->function);
-	/* Do not hide missing frames, or a function of the program behind one of a library. */
+	/* Do not hide missing frames, or a program's function that calls a library function. */
 	return (kind_of_child == CCT_OWN && kind != CCT_UNKNOWN) ||
 			       (kind == CCT_LIBRARY && kind_of_child == CCT_LIBRARY)
 		       ? child

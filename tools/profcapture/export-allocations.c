@@ -284,7 +284,7 @@ static void released(const struct memory_event *event, const struct memory_live 
 	add_event(reading, &end);
 }
 
-/* Replaces the nodes of the block tree by those of the export's tree. */
+/* Replaces nodes of the block tree, in the results, with nodes of the export's tree. */
 static void settle(struct reading *reading)
 {
 	struct allocations *allocations = reading->allocations;
@@ -327,7 +327,7 @@ bool allocations_replay(const struct export *export, struct memory_heaps *heaps,
 
 	replay->heaps = heaps;
 	replay->from_ns = export->reader.from_ns;
-	/* read up to the end, because only then the blocks that are not freed are known */
+	/* read up to the end, because only the end shows which blocks are not freed */
 	replay->to_ns = replay->ends_all ? INT64_MAX : export->reader.to_ns;
 	ok = memory_replay_run(replay, error);
 	memory_replay_done(replay);

@@ -279,7 +279,7 @@ static void write_mark(struct chrome *chrome, const struct export_mark *mark)
 	json_end(json);
 }
 
-/* With --tid or --comm, counters of a process are written only if one of its threads is. */
+/* With --tid or --comm, a process's counters are written only if one of its threads is shown. */
 static void write_counter(struct chrome *chrome, const struct counter *counter,
 			  const GArray *points, GHashTable *shown)
 {

@@ -64,7 +64,7 @@ struct kind {
 /* An event that is not written yet. */
 struct row {
 	uint32_t kind;
-	uint32_t partner; /* if this allocates a temporary block: index + 1 of its free; else 0 */
+	uint32_t partner; /* of a temporary block's allocation: index + 1 of the free; else 0 */
 	bool is_free, is_temporary, is_written;
 	uint64_t rows; /* number of allocations up to this event */
 };

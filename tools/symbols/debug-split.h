@@ -2,9 +2,9 @@
 /*
  * Debug split - finds the other halves of units whose DWARF the compiler split off (-gsplit-dwarf)
  *
- * Searches in this order: a package (NAME.dwp) beside the program or its debug file, or below the
- * folders of debug files; the unit's own file (.dwo) at the path that the unit names, beside the
- * program, and below the folders.
+ * Searches for a package (NAME.dwp) beside the program or its debug file, or below the folders of
+ * debug files. Then searches for the unit's own file (.dwo) at the path that the unit names, beside
+ * the program or its debug file, or below the folders.
  */
 #pragma once
 
