@@ -21,8 +21,8 @@ void sink_done(struct sink *sink);
 /* Makes sure that `bytes`, and `reserve` more bytes after them, can be written at the position.
  * Returns 0 or -ENOSPC… */
 MUST_CHECK int sink_reserve(struct sink *sink, uint64_t bytes, uint64_t reserve);
-/* Writes everything or fails. After a failure the next write continues at the new position; bytes
- * between the old and the new position are garbage. */
+/* Writes everything or fails. After a failure, the position of a file is unchanged. A stream's
+ * position is after the bytes that were written, which are garbage. */
 MUST_CHECK int sink_write(struct sink *sink, const void *data, size_t size);
-/* Releases the space that was reserved after the position. */
+/* Cuts a file at the position, to release the reserved space. Does nothing for a stream. */
 MUST_CHECK int sink_trim(struct sink *sink);

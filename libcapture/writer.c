@@ -310,7 +310,7 @@ PROF_PUBLIC int prof_writer_new(int fd, const struct prof_writer_options *option
 		 !(r = writer_add_v1(writer)))
 		r = writer_write_checkpoints(writer);
 	if (r) {
-		/* remove the part that was written before the disk was full */
+		/* remove what was appended before the failure */
 		if (writer->sink.touched > size && size > 0 && ftruncate(fd, (off_t)size) < 0)
 			errno = 0;
 		prof_writer_free(writer);

@@ -87,7 +87,8 @@ static inline bool is_at(const struct visit *visit, const struct unwind_cache_fr
 }
 
 /* Returns whether the walk is at a frame of the last walk, and everything is unchanged from there
- * on. Sets n_known to the number of frames up to that frame. */
+ * on. Sets n_known to the number of frames up to that frame; otherwise, to the number of frames
+ * that may still match. */
 static inline bool match(struct visit *visit)
 {
 	const struct unwind_cache *calls = visit->calls;

@@ -7,9 +7,9 @@
  * paired with the last event of its thread that begins one (sys_enter_read, irq_handler_entry). A
  * probe of a function is paired with the probe of its return; calls may be nested, so a return ends
  * the last call that has not returned.
- * The interval counts for the event that began it and, with --by, also for the one that ended it,
- * because either may have the field. It counts if it begins in the time range and the thread
- * passes the filters, so numbers of adjacent ranges add up.
+ * The interval counts for the event that began it and, with --by, also for the event that ended it,
+ * because either may have the field. It counts for an event that is in the time range and passes
+ * the filters, so numbers of adjacent ranges add up.
  *
  * Memory: one duration for each interval (durations.h), a series for each value
  * [test_small_captures: memory]
@@ -431,7 +431,7 @@ static bool add_batch(struct names_epoch *epoch, const struct prof_batch *batch,
 			series->count += weight;
 			verb->total += weight;
 		}
-		/* An interval counts if it begins in the range, so its end may be outside. */
+		/* An interval that begins in the range counts, even if its end is outside. */
 		where = where_it_runs(epoch, thread, array_number_or(&c[CPU], i, 0));
 		if (where == 0)
 			continue;

@@ -48,7 +48,7 @@ struct allocation_life {
 	uint8_t kind;         /* enum allocation_kind */
 	uint8_t size;         /* memory_size_class() */
 	double bytes, blocks; /* scaled up if allocations are sampled */
-	double brief;         /* number of blocks freed within ALLOCATIONS_BRIEF_NS */
+	double brief;         /* number of blocks that lived for less than ALLOCATIONS_BRIEF_NS */
 };
 #define ALLOCATIONS_BRIEF_NS 100000
 

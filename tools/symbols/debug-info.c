@@ -397,7 +397,7 @@ static const char *get_file(struct debug_unit *of, Dwarf_Die *die, uint32_t file
 	return path && strcmp(path, "???") != 0 ? path : NULL;
 }
 
-/* Replaces a DIE by its abstract origin or its declaration. Returns false if it has neither. */
+/* Replaces a DIE with its abstract origin or its declaration. Returns false if it has neither. */
 static bool follow(Dwarf_Die *die)
 {
 	Dwarf_Attribute next;

@@ -260,8 +260,8 @@ static GArray *read_lines(struct jit_dump_lines lines, const struct jit_dump_ent
 	return g_steal_pointer(&all);
 }
 
-/* Finds where the file's name ends in "JS:*name file:12:34": sets *ret_end to the ":12:34". Returns
- * false if the name is not from V8. */
+/* Finds the end of the file's name in a name such as "JS:*name file:12:34": *ret_end is the start
+ * of ":12:34". Returns false if the name is not from V8. */
 static bool find_end_of_file(const char *name, const char **ret_end)
 {
 	const char *end = name + strlen(name);
@@ -304,7 +304,7 @@ static bool repair(struct jit_dump_lines *lines, const char *name, GStringChunk 
 	return false;
 }
 
-/* Adds the rows of a load. `at`: position of the load, as in struct held. */
+/* Adds the rows of a load. `at`: position after the load, as in struct held. */
 static void name_load(const struct search *search, const struct jit_dump_entry *load, size_t at,
 		      struct jit_dump_lines lines, GStringChunk *texts, GArray *rows)
 {
