@@ -102,8 +102,8 @@ bool go_table_get(const struct go_table *table, uint64_t i, struct go_function *
 	uint64_t record = number_at(table, pair + table->number, table->number);
 	struct go_function function = { start_of(table, i), start_of(table, i + 1), 0 };
 
-	/* Offsets in tables of Go 1.2 are relative to the table's start, later ones to the start of
-	 * the pairs. */
+	/* In Go 1.2, a record's offset is relative to the table's start; in later versions, to the
+	 * start of the pairs. */
 	if (table->names > 0 && !add_u64(record, table->functions, &record))
 		return false;
 	if (record >= table->size || function.start >= function.end)

@@ -5,7 +5,7 @@
     selection.py BUILD [--programs] [NAME…]
     selection.py BUILD --affected-by FILE…
 
-NAME is a test or a suite, such as a folder of the source tree; without one all tests are
+NAME is a test or a suite, such as a folder of the source tree. Without a NAME, all tests are
 selected. --programs prints the files that have to be built for the selected tests instead.
 
 --affected-by selects the tests that a change of the files affects, and prints the reason to stderr.

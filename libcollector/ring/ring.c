@@ -445,7 +445,7 @@ static void *begin_at(struct ring *ring, uint32_t type, uint64_t at, uint32_t by
 	write_pad_before(ring, at);
 	clear_last(ring, at, bytes);
 	payload = ring_begin_first(ring, type, at, bytes, ring->time_flags);
-	/* Set this after the reservation: if siglongjmp() leaves this function before, the next
+	/* Set this after the reservation: if siglongjmp() left this function in between, the next
 	 * record begins at `end`, for which a limit in the next lap is not valid. */
 	ring->limit = find_limit(ring, at + bytes);
 	return payload;

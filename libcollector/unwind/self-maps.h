@@ -6,9 +6,9 @@
  * A range is the line of /proc/self/maps that contains the first pc that was looked up in it. A
  * change is detected by the bytes of the module's build-id, or, if the range belongs to no module,
  * by asking the loader whether a module is there now. So dlclose() need not be intercepted. If
- * /proc/self/maps does not list a module, or lists it as several mappings, as when text was moved
- * to other pages, frames are sent as addresses; changes are still detected. For one thread and its
- * handlers.
+ * /proc/self/maps does not list a module, or lists it as several mappings (for example because text
+ * was moved to other pages), frames are sent as addresses; changes are still detected. For one
+ * thread and its handlers.
  */
 #pragma once
 

@@ -152,7 +152,7 @@ void self_unwind_invalidate(void)
 	atomic_fetch_add(&self_unwind_generation_now, 1);
 }
 
-/* Returns whether this process shares another one's memory. */
+/* Returns whether this process shares another process's memory. */
 static bool is_child(struct arena *arena)
 {
 	int32_t own = (int32_t)syscall(SYS_getpid), forked = 0;

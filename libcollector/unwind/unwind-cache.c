@@ -406,7 +406,7 @@ void unwind_cache_remember(struct unwind_cache *calls, uint32_t node)
 	outer = &calls->frames[n_outer - 1];
 	if (inner->end - outer->end > UNWIND_CACHE_VARIANT_WORDS)
 		return;
-	/* If siglongjmp() interrupts this, is_busy stays set; the next walk clears the cache. */
+	/* If siglongjmp() leaves here, is_busy stays set, and the next walk clears the cache. */
 	calls->is_busy = true;
 	atomic_signal_fence(memory_order_seq_cst);
 	variant = &calls->variants[unwind_cache_variant_at(inner->pc, inner->sp)];
@@ -447,7 +447,7 @@ void unwind_cache_clear(struct unwind_cache *calls)
 {
 	unwind_cache_invalidate_nodes(calls);
 	calls->n = 0;
-	/* If siglongjmp() interrupts this, the next walk repeats it. */
+	/* If siglongjmp() leaves while rule_generation is 0, the next walk clears again. */
 	if (calls->rule_generation == UINT32_MAX) {
 		memset(&calls->rules, 0, sizeof(calls->rules));
 		atomic_signal_fence(memory_order_seq_cst);

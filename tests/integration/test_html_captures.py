@@ -170,7 +170,7 @@ ODD = ["empty", "hostile", "damaged", "flipped"]
 
 @pytest.fixture(scope="module")
 def kind_of_capture(request, profctl, compile_c, require, tmp_path_factory):
-    """Returns the kind and the path of a capture: of a program, or an odd one."""
+    """Returns the kind and the path of a capture of a program, or of an unusual capture."""
     kind, options = request.param, []
     folder = tmp_path_factory.mktemp(kind)
     path = folder / "x.cap"
@@ -407,8 +407,8 @@ def test_waits_not_recorded(profctl, page_of, chromium, tmp_path):
 
 
 def test_size_limit(profcapture, page_of, chromium, monkeypatch, tmp_path):
-    """The data of a page that would be too large are merged until the page fits. Its sums stay those of
-    the commands, and the page says what it leaves out."""
+    """The data of a page that would be too large are merged until the page fits. The page's sums equal
+    those of the commands, and the page says what it leaves out."""
     big = make(tmp_path / "big.cap", "--all-tables", "--rows", 20000)
     first, whole = read_page(page_of(big))[1], page_of(big).stat().st_size
     for most in whole // 2, whole * 2 // 5:

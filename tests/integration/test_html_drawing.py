@@ -116,7 +116,7 @@ HEAT = """(async () => {
 
 def test_heat(empty, chromium, tmp_path):
     """At each zoom level, the tip of a cell of the heat map has the sum of its time, and a darker cell
-    has more."""
+    has more time."""
     times = [i for i in range(40000) if i * i // 7000 % 3]
     page = page_with(empty, tmp_path / "heat.html", [("none", OWN), ("main", OWN)], [(0, 1)], [1] * len(times), times)
     duration, begins = (times[-1] + 1) * SAMPLE_NS, [time * SAMPLE_NS for time in times]

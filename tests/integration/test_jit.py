@@ -306,7 +306,7 @@ for i in range(100):
 
 
 def test_long_name(record, profcapture, capture):
-    """Names of 1 MiB are complete, also if the same name comes twice."""
+    """Names of 1 MiB are complete, even if the same name comes twice."""
     record("""
 for i in range(2):
     load(4096 * (i + 1), 64, bytes(97 + k % 26 for k in range(1 << 20)))

@@ -106,7 +106,7 @@ def test_node(record, tmp_path, option):
 
 @pytest.mark.skipif(not HAS_NODE, reason="there is no node")
 def test_node_lines(record, profcapture, capture, tmp_path):
-    """A jitdump file also has lines: those of alpha() are its lines in the script."""
+    """A jitdump file also has lines. alpha() has the lines that it has in the script."""
     source = JAVASCRIPT.replace("{ let s = 0; for", "{\nlet s = 0;\nfor").replace("; return s }", ";\nreturn s\n}")
     (tmp_path / "work.js").write_text(source)
     loop = 1 + source.split("\n").index(next(line for line in source.split("\n") if line.startswith("for")))

@@ -715,7 +715,7 @@ static void test_failed_requests(void)
 	CHECK(file && !file->requested && file->unwind_state == IMAGE_UNWIND_UNREQUESTED);
 	CHECK(request_fails(&self, &snapshot, 3, IMAGE_REFUSED, &file));
 	CHECK_INT(self.wanted, 3);
-	/* The first frame is found without a table, so it is no evidence that the memory is that of
+	/* A first frame that is found without a table is no evidence that the memory belongs to
 	 * another program. */
 	other = snapshot;
 	other.stack = g_memdup2(snapshot.stack, snapshot.bytes);

@@ -654,8 +654,8 @@ static void test_forked(void)
 	stage_done(&stage);
 }
 
-/* A long wait with a copied stack gets the names of its call and object, if there is room for them
- * after the stacks that are requested. */
+/* A long wait with a copied stack gets the names of its call and object, if a request has room for
+ * the wait after the waits that need a stack. */
 static void test_names(void)
 {
 	struct unwind_tables *tables = unwind_tables_new(NULL);

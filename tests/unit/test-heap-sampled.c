@@ -67,7 +67,7 @@ static void test_threads(void)
 		CHECK_INT(heap_filter[i], 0);
 }
 
-/* Blocks that were refused are not found, and all accepted ones are. */
+/* No refused block is found, and every accepted block is found. */
 static void test_full(void)
 {
 	static bool is_there[MANY];

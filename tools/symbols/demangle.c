@@ -68,7 +68,7 @@ static size_t next_symbol(const char *name, size_t at, size_t end, size_t *ret_o
 	case 's':
 		*ret_other = skip_number(name, at + 1);
 		return at + 1;
-	case 'C': /* a crate, or the root of an impl: an 's' after it is no type */
+	case 'C': /* a crate, or the root of an impl; an 's' after it is not a type */
 	case 'M':
 	case 'X':
 		return next == 's' ? skip_number(name, at + 2) : at + 1;
