@@ -127,7 +127,7 @@ void ring_reader_use_ticks(struct ring_reader *reader, struct tick_clock *clock)
 void ring_reader_drain(struct ring_reader *reader, enum ring_drain how, void *buffer,
 		       size_t n_bytes, struct ring_batch *ret_batch);
 bool ring_batch_next(struct ring_batch *batch, struct ring_record *ret_record);
-/* Wakes the producer if it waits for room, and enough was made for it to write for some time. Call
+/* Wakes the producer if it waits for room, and now has enough room to write for some time. Call
  * this after the drains of all rings, because the woken thread may get this CPU. */
 void ring_reader_wake(struct ring_reader *reader);
 

@@ -568,8 +568,8 @@ __attribute__((no_sanitize("address"))) static uint64_t load_word(uint64_t addre
 	return *(const volatile uint64_t *)(uintptr_t)address;
 }
 
-/* Loads a word of the thread's own stack directly, and stores it in the step. If a word is
- * elsewhere or does not fit into the step, clears step->is_own. */
+/* Loads a word of the thread's own stack directly, and stores it in the step. If the word
+ * is elsewhere or does not fit into the step, clears step->is_own. */
 static bool read_and_note(void *data, uint64_t address, uint64_t *ret_word)
 {
 	struct visit *visit = data;

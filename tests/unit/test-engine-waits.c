@@ -745,7 +745,8 @@ static void test_pile(void)
 	unwind_tables_free(tables);
 }
 
-/* A wait that ends between a sample and the sample's walk marks the mappings as having a row. */
+/* A wait that ends between a sample and the sample's walk marks mappings as written. The sample
+ * keeps its mappings. */
 static void test_mappings(void)
 {
 	struct unwind_tables *tables = unwind_tables_new(NULL);

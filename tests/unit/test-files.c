@@ -642,7 +642,7 @@ static void test_own_only(void)
 		request.request.pid = foreign[i];
 		CHECK_INT(open_as(&config, request, path, &answer, &fd), EACCES);
 	}
-	/* A request for the stacks of several processes gets only those of the user's processes. */
+	/* A request for stacks of several processes gets only stacks of the user's processes. */
 	stacks.n_usage_pids = 4;
 	stacks.usage = FILES_USAGE_STACKS;
 	stacks.usage_pids[0] = foreign[3];
@@ -659,7 +659,7 @@ static void test_own_only(void)
 	munmap(map, page);
 }
 
-/* If a process has ended, a user gets its files that the user can reach and read. */
+/* A user gets a file of a process that has ended only if the user can reach and read the file. */
 static void test_ended(void)
 {
 	const struct files_config config = { .uid = SOMEBODY, .own_only = 1 };

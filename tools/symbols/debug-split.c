@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * libdw can join the halves of a unit, but it opens the file that the skeleton (the half in the
- * program) names without checking location or type, and it does not read packages. So libdw gets a
- * generated skeleton with the address and bases of the real one, which names a file that is already
- * open: /proc/self/fd/N. A unit in a package is copied to a file like the one the compiler wrote.
- * The index of a package (.debug_cu_index, a hash table of ids) maps a unit to its part of each
- * section. Version 2 is GNU's for DWARF 4, version 5 is that of the standard. All units share the
- * strings; a unit's strings are copied, and its string offsets adjusted. Parts that names and lines
- * do not need are omitted: locations, macros, type units.
+ * libdw can join the halves of a unit, but it does not check the location or type of the file that
+ * the skeleton (the half in the program) names, and it does not read packages. So libdw gets a
+ * generated skeleton with the address and bases of the real one. This skeleton names a file that is
+ * already open: /proc/self/fd/N. A unit in a package is copied to a file like the one that the
+ * compiler wrote. The index of a package (.debug_cu_index, a hash table of ids) maps a unit to its
+ * part of each section. Version 2 is GNU's for DWARF 4, version 5 is the standard's. All units
+ * share the strings; a unit's strings are copied, and its string offsets adjusted. Parts that names
+ * and lines do not need are omitted: locations, macros, type units.
  * Invariants: (1) only regular files are opened, and with a sysroot only files inside it
  *                 [test_split_dwarf: sysroot]
  *             (2) a half is used only if its id is the skeleton's  [test_split_dwarf: other]

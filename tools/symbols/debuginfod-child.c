@@ -43,8 +43,9 @@ static struct {
 	int64_t told_us;
 } child;
 
-/* Removes a partial file. The library downloads to debuginfo.XXXXXX in a folder of its cache, and
- * renames the file when it is complete. Async-signal-safe, like glibc's snprintf() of numbers. */
+/* Removes a partial file, and exits. The library downloads to debuginfo.XXXXXX in a folder of its
+ * cache, and renames the file when it is complete. Async-signal-safe, like glibc's snprintf() of
+ * numbers. */
 static void on_end(int number)
 {
 	char link[32], path[PATH_MAX];

@@ -4,7 +4,7 @@
  * because the file may shrink at any time, which would raise SIGBUS for a mapping. Values from
  * libelf that are used as bounds are checked again here.
  * Invariants: (1) nothing is read outside the file                         [fuzz_symbols_elf]
- *             (2) numbers of segments and sections and sizes are bounded   [fuzz_symbols_elf]
+ *             (2) sizes, and numbers of segments and sections, are bounded [fuzz_symbols_elf]
  *             (3) an offset maps to an address and back to itself  [test-symbols: round trip]
  * The only global state is libelf's version check. Big-endian files are rejected: no supported
  * machine has them.
