@@ -46,8 +46,8 @@ struct modules {
 
 void modules_clear(struct modules *modules);
 
-/* Finds the module at pc. Returns false if the result contradicts a known module: a module was
- * unloaded, and the caller must call modules_clear(). */
+/* Finds the module at pc. Returns false if the module contradicts a known one or cannot be read
+ * (modules were unloaded), or if there is no room. The caller must then call modules_clear(). */
 bool modules_resolve(struct modules *modules, struct safe_read *memory, uint64_t pc,
 		     struct walk_code *ret_code);
 
