@@ -706,6 +706,7 @@ static void test_failed_requests(void)
 	struct image *file = NULL, *missing = NULL;
 	struct unwind_stack stack;
 	struct self self;
+	bool is_done;
 
 	REQUIRE(self_init(&self));
 	dive(20, &snapshot);
@@ -725,9 +726,10 @@ static void test_failed_requests(void)
 	REQUIRE(run(&self, &other, other.bytes, 1, false, &stack, &missing));
 	CHECK(stack.n == 1 && stack.stop != PROF_STOP_NO_MEMORY);
 	g_free(other.stack);
-	REQUIRE(run(&self, &snapshot, snapshot.bytes, 1, false, &stack, &missing));
-	CHECK(stack.method != PROF_METHOD_CFI);
-	CHECK_INT(self.wanted, 3);
+	/* A walk by frame pointers may reach another file. */
+	is_done = run(&self, &snapshot, snapshot.bytes, 1, false, &stack, &missing);
+	CHECK(is_done ? stack.method != PROF_METHOD_CFI : missing != file);
+	CHECK_INT(self.wanted, is_done ? 3 : 4);
 	/* With the table, the refused process has complete stacks, although the cache has a walk
 	 * that was made without the table. */
 	make_tables(&self);
@@ -737,20 +739,24 @@ static void test_failed_requests(void)
 	self_done(&self);
 	/* After several processes were refused, no process requests the file again. */
 	REQUIRE(self_init(&self));
+	request_fails(&self, &snapshot, 1, IMAGE_REFUSED, &file);
 	for (int i = 0; i < 1000; i++)
-		request_fails(&self, &snapshot, 1 + i, IMAGE_REFUSED, &file);
-	CHECK_INT(self.wanted, 4);
+		request_fails(&self, &snapshot, 2 + i, IMAGE_REFUSED, &missing);
 	CHECK_INT(file->unwind_state, IMAGE_UNWIND_NONE);
+	CHECK_INT(file->n_refused, 4);
 	self_done(&self);
 	/* After many processes ended before they could open a file, another process still requests
 	 * the file, but its stacks do not wait. */
 	REQUIRE(self_init(&self));
 	for (int i = 0; i < 100; i++)
 		CHECK(request_fails(&self, &snapshot, 1 + i, IMAGE_ENDED, &file));
-	CHECK(!request_fails(&self, &snapshot, 101, IMAGE_ENDED, &file));
-	CHECK_INT(self.wanted, 101);
-	CHECK(!request_fails(&self, &snapshot, 101, IMAGE_ENDED, &file));
-	CHECK_INT(self.wanted, 101);
+	for (int i = 0; i < 2; i++) {
+		missing = NULL;
+		CHECK(!request_fails(&self, &snapshot, 101, IMAGE_ENDED, &missing) ||
+		      missing != file);
+		CHECK_INT(file->n_ended, 100);
+		CHECK(file->requested && file->requested_pid == 101);
+	}
 	free(snapshot.stack);
 	self_done(&self);
 }
