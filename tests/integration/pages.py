@@ -168,6 +168,6 @@ TREE = """(() => {
 	for (const grid of document.querySelectorAll('[role=grid], [role=treegrid]')) if (!grid.getAttribute('aria-label') || !grid.getAttribute('aria-rowcount')) bad.push(grid.outerHTML.slice(0, 80));
 	for (const row of document.querySelectorAll('[role=treegrid] tbody [role=row]')) for (const key of ['level', 'setsize', 'posinset']) if (!row.getAttribute('aria-' + key)) bad.push(key);
 	for (const stop of document.querySelectorAll('[tabindex="0"]')) if (!stop.role && stop.localName !== 'button') bad.push('a stop without a role: ' + stop.outerHTML.slice(0, 80));
-	if (/undefined|NaN/.test(document.querySelector('#panel').textContent)) bad.push('undefined');
+	if (/(?<![_a-zA-Z])(undefined|NaN)(?!_)/.test(document.querySelector('#panel').textContent)) bad.push('undefined');
 	return bad;
 })()"""
