@@ -417,7 +417,8 @@ struct message_snapshot {
 
 /* The memfd contains records, each padded to 8 bytes. Files of /proc are copied unchanged. */
 enum snapshot_kind {
-	SNAPSHOT_STAT = 1, /* /proc/PID/task/TID/stat; the leader's comes first */
+	/* of the process: /proc/PID/stat; then of each further thread: /proc/PID/task/TID/stat */
+	SNAPSHOT_STAT = 1,
 	/* /proc/PID/status; for one process in a PID namespace below ours, also task/TID/status */
 	SNAPSHOT_STATUS,
 	SNAPSHOT_CMDLINE,

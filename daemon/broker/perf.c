@@ -44,9 +44,9 @@
 #define STACK_GOOD_BYTES 32768u        /* nearly all stacks are smaller */
 #define ARGUMENT_STACK_BYTES 2048      /* copied for arguments if stacks are not walked */
 #define ARGUMENT_RING_BYTES (8u << 20) /* holds 0.2 s of 20 000 samples with arguments a second */
-#define STACK_RINGS_A_SECOND 2         /* a ring holds at most 1/2 s of samples */
-#define STACK_WAIT_A_SECOND 4   /* a ring holds at least 1/4 s: the engine wakes at 1/4 full */
-#define STACK_HURRY_A_SECOND 16 /* a ring holds only 1/16 s if STACK_GOOD_BYTES need it */
+#define STACK_RINGS_A_SECOND 2         /* a ring of the largest stacks holds 1/2 s of samples */
+#define STACK_WAIT_A_SECOND 4   /* stacks are copied so far that a ring holds 1/4 s of samples */
+#define STACK_HURRY_A_SECOND 16 /* 1/16 s if STACK_GOOD_BYTES need that */
 #define SAMPLES_TO_SIDE_BAND 4
 #define INHERITED_COPIES_A_SECOND 1000u
 #define COPIES_BYTES (8u << 20) /* holds 1/4 s of 500 copies a second */

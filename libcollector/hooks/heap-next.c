@@ -162,8 +162,8 @@ static void set(const struct function *function, void *found)
 	memcpy((uint8_t *)&heap_next + function->at, &found, sizeof(found));
 }
 
-/* Always uses the functions that come after this library's in the lookup order, because an earlier
- * allocator that has such functions passes its calls on to this library. */
+/* Uses the functions that come after this library's in the lookup order, even if an earlier library
+ * has such functions: that library's functions pass their calls on to this library. */
 void heap_next_find_mappings(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(mappings); i++)

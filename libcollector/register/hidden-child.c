@@ -37,8 +37,8 @@
 #define FIRST_FREE_FD 16
 #define MAX_VARIABLES 65536
 
-/* For code that runs in borrowed memory, where sanitizers must not track functions that never
- * return. */
+/* For the functions that run in the two children, which borrow this process's memory. Sanitizers
+ * must not instrument such functions, because some of them never return. */
 #define BORROWED __attribute__((no_sanitize("address", "thread", "undefined")))
 
 extern char **environ;

@@ -622,8 +622,8 @@ def test_exception(samples_of):
     throwing = [sample for sample in throwing if sample not in lost]
     expect(throwing, "(.*;)?__cxa_throw;(thrower;){11}catcher;" + MAIN)
     unwinding = [sample for sample in samples if "_Unwind_Resume" in sample.names]
-    # the last instructions of _Unwind_Resume load sp and fp from registers that no rule describes,
-    # for the frame that it resumes
+    # Near its end, _Unwind_Resume loads sp and fp for the frame in which the program resumes; no
+    # rule describes these instructions.
     expect(unwinding, "(.*;)?_Unwind_Resume;(thrower;){1,11}catcher;" + MAIN, share=0.97)
     personality = [sample for sample in samples if "__gxx_personality_v0" in sample.names]
     expect(personality, "(.*;)?__gxx_personality_v0;.*;(thrower;){1,11}catcher;" + MAIN, least=20)

@@ -281,8 +281,8 @@ static bool find_end_of_file(const char *name, const char **ret_end)
 	return true;
 }
 
-/* Finds the file, and the length that all lines of a record have; padding may follow the last line.
- * Returns false if the record is not V8's. */
+/* Sets the file that all lines of V8's record have, taken from the function's name, and the length
+ * of one line. Padding may follow the last line. Returns false if the record is not V8's. */
 static bool repair(struct jit_dump_lines *lines, const char *name, GStringChunk *texts)
 {
 	size_t bytes = lines->end - lines->at;

@@ -91,7 +91,8 @@ static void put_sleb(struct frames *frames, int64_t value)
 	put_byte(frames, (uint8_t)(value & 0x7f));
 }
 
-/* Pads the record that began at `start` to whole words, and stores its length. */
+/* Pads the record that began at `start` and stores its length. Each FDE is a whole number of 8-byte
+ * words, and so is the CIE without its length field. */
 static void finish(struct frames *frames, size_t start)
 {
 	while (frames->size % 8 != 4 && !frames->error)
