@@ -45,6 +45,17 @@ def test_command(profctl, profcapture, capture, perl, chains):
             assert not chain or chain[-1].split("@")[0] == f"<main> ({ORACLE.name})", chain
 
 
+def test_before_the_script(profctl, profcapture, capture, perl):
+    """Until Perl has opened the script, as while it reads many options, no sample is in the program."""
+    folders = [f"-I/nonexistent/{i}" for i in range(4000)]
+    recorded(profctl, "-F", 5999, "-o", capture, "--", perl, *folders, "-e", "1")
+    found = PerlCapture(profcapture, capture)
+    states = collections.Counter(sample["interpreter"] for sample in found.samples)
+    print(states)
+    assert states["idle"] > 10
+    assert {name.split("@")[0] for sample in found.samples for name in found.chain(sample) if name} <= {"<main> (-e)"}
+
+
 def test_pid(profctl, profcapture, capture, perl, chains, spawn):
     target = spawn(perl, f"-I{HERE}", ORACLE, "run", 60, 2)
     recorded(profctl, "-F", 5999, "-o", capture, "--pid", target.pid, "-d", 1)

@@ -345,6 +345,11 @@ static __always_inline void take_main(struct perl_walk *walk)
 		walk->common.flags |= INTERP_FAULT;
 		return;
 	}
+	/* Perl has not opened the script yet, or has freed its name. */
+	if (!list->file) {
+		walk->common.flags |= walk->common.n == 0 ? INTERP_NO_THREAD : 0;
+		return;
+	}
 	/* After the run phase, the statement is the last one that was compiled. */
 	if (phase <= PHASE_RUN)
 		read_place(walk, &list->line, &file);
@@ -650,7 +655,7 @@ static __always_inline void walk_thread(struct perl_walk *walk)
 	}
 	begin_stack(walk, word_at(scratch->frame, STATE_STACK, 0x1f8));
 	bpf_loop(MAX_CONTEXTS, step, walk, 0);
-	if (walk->common.flags & (INTERP_FAULT | INTERP_TORN))
+	if (walk->common.flags & (INTERP_FAULT | INTERP_TORN | INTERP_NO_THREAD))
 		return;
 	if (list->has_ended) {
 		if (list->is_open && !list->has_main)
