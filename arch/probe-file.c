@@ -234,7 +234,7 @@ static const char *read_elf(struct probe_file *file, int fd, bool is_debug)
 {
 	Elf64_Ehdr *elf = (Elf64_Ehdr *)(void *)read_at(fd, 0, sizeof(*elf));
 	const char *reason = NULL;
-	struct stat status;
+	struct stat status = { 0 };
 
 	if (fstat(fd, &status) < 0 || !S_ISREG(status.st_mode))
 		reason = "it is not a regular file";
