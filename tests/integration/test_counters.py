@@ -292,9 +292,21 @@ def family(pid):
             yield from family(int(child))
 
 
+def cost_of_reading():
+    """Returns the CPU time that this program takes to read the kernel's files ten times a second."""
+    files = [path for path in map(Path, ("/proc/stat", "/proc/meminfo", "/proc/vmstat", "/proc/diskstats", "/proc/net/dev",
+                                         "/proc/pressure/cpu", "/proc/pressure/memory", "/proc/pressure/io")) if path.exists()]
+    begin = time.process_time()
+    for _ in range(10):
+        time.sleep(0.1)
+        for path in files:
+            path.read_bytes()
+    return time.process_time() - begin
+
+
 def test_cost(recorder, capture, spawn):
-    """Reading all counters ten times a second adds little to the cost of a recording that samples. The
-    bound is for a machine that is busy with other tests, where each wakeup finds cold caches."""
+    """Reading all counters ten times a second adds little to the cost of a recording that samples,
+    compared with plain reading, which also takes longer on a busy machine."""
     target = spawn("sleep", "60")
 
     def used(*options):
@@ -308,6 +320,6 @@ def test_cost(recorder, capture, spawn):
         record.communicate(timeout=30)
         return (after - before) / 2e9
 
-    without, with_counters = used(), used("--counters")
-    print(f"{100 * without:.2f} % of a CPU without, {100 * with_counters:.2f} % with counters")
-    assert with_counters - without < 0.03
+    reading, without, with_counters = cost_of_reading(), used(), used("--counters")
+    print(f"{100 * without:.2f} % of a CPU without, {100 * with_counters:.2f} % with counters, {100 * reading:.2f} % reading")
+    assert with_counters - without < 0.01 + 5 * reading

@@ -34,8 +34,10 @@ def test_several_runs(profcapture, runs):
     noise = student * (squares / (2 * RUNS - 2) * 2 / RUNS) ** 0.5
     assert [data["all"]["a"], data["all"]["b"]] == pytest.approx(means)
     assert data["all"]["noise"] == pytest.approx(max(noise, 0.001 * max(map(max, single))), rel=1e-4)
-    assert not any(row["significant"] for row in data["rows"])
-    assert profcapture("diff", *runs["a"], "--to", *runs["b"], "--fail-over", "5").stderr == ""
+    significant = [row for row in data["rows"] if row["significant"]]
+    assert len(significant) <= 1, significant  # by chance in 1 of 200 comparisons
+    if not significant:
+        assert profcapture("diff", *runs["a"], "--to", *runs["b"], "--fail-over", "5").stderr == ""
 
 
 def test_all_of_it_became_slower(profcapture, runs):

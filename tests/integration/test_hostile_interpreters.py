@@ -24,15 +24,18 @@ FAKES = {
 FREE_THREADED = {"lock", "copy", "copies"}  # cases for the free-threaded build of fake-python
 # Each round has one fake of each language, with the next of its cases.
 ROUNDS = [{name: cases[i % len(cases)] for name, cases in FAKES.items()} for i in range(max(map(len, FAKES.values())))]
+# Each program computes in turn() for 0.6 s of CPU time. A call takes much longer than reading the clock.
 TURNING = {
-    "python": ["/usr/bin/python3", "-c", "import time\ndef turn():\n for i in range(1000): pass\n"
-               "while time.process_time() < 0.6: turn()"],
-    "ruby": ["ruby", "-e", "def turn\n i = 0\n i += 1 while i < 1000\nend\n"
-             "turn while Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) < 0.6"],
-    "php": ["php", "-r", "function turn() { for ($i = 0; $i < 1000; $i++); }\nwhile (getrusage()['ru_utime.tv_usec'] < 6e5) turn();"],
-    "perl": ["perl", "-e", "sub turn { for (1 .. 1000) { } } turn() while times < 0.6"],
-    "javascript": ["node", "--no-opt", "-e", "function turn() { for (let i = 0; i < 1000; i++); }\n"
-                   "while (process.cpuUsage().user < 6e5) turn();"],
+    "python": ["/usr/bin/python3", "-c", "import time\ndef turn():\n for i in range(10000): pass\n"
+               "end = time.process_time() + 0.6\nwhile time.process_time() < end: turn()"],
+    "ruby": ["ruby", "-e", "def turn\n i = 0\n i += 1 while i < 10000\nend\ndef used = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID)\n"
+             "last = used + 0.6\nturn while used < last"],
+    "php": ["php", "-r", "function turn() { for ($i = 0; $i < 10000; $i++); }\n"
+            "function used() { $u = getrusage(); return $u['ru_utime.tv_sec'] * 1e6 + $u['ru_utime.tv_usec']; }\n"
+            "$end = used() + 6e5;\nwhile (used() < $end) turn();"],
+    "perl": ["perl", "-e", "sub turn { for (1 .. 10000) { } } my $end = (times)[0] + 0.6; turn() while (times)[0] < $end"],
+    "javascript": ["node", "--no-opt", "-e", "function turn() { for (let i = 0; i < 10000; i++); }\n"
+                   "const start = process.cpuUsage();\nwhile (process.cpuUsage(start).user < 6e5) turn();"],
 }
 
 
