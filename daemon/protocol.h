@@ -48,8 +48,8 @@ enum message_type {
 	MESSAGE_PAUSE,
 	MESSAGE_RESUME,
 	MESSAGE_SNAPSHOT, /* struct message_snapshot, fd: sealed memfd of snapshot records */
-	/* struct message_image; fd: the file, if it was opened and stacks are copied or allocations
-	 * are expected */
+	/* struct message_image; fd: the file, if it was opened, and if the call graph is
+	 * ENGINE_CALL_GRAPH_DWARF or allocations are expected */
 	MESSAGE_IMAGE,
 	MESSAGE_EVENTS, /* with per-task events, before START: struct message_event, one per fd */
 	/* struct message_peer, fds: the connection of the process, and a pidfd unless it has
@@ -76,13 +76,13 @@ enum message_type {
 	MESSAGE_SNAPSHOT_REQUEST, /* struct message_snapshot_request */
 	MESSAGE_IMAGE_REQUEST,    /* struct message_image_request */
 	MESSAGE_CPU_REQUEST,      /* struct message_cpu_request: a CPU came online */
-	MESSAGE_PROGRESS,         /* struct message_progress, about one a second */
+	MESSAGE_PROGRESS,         /* struct message_progress, if changed: about one a second */
 	MESSAGE_WARNING,          /* struct message_warning */
 	MESSAGE_FINISHED,         /* struct message_finished, the last message */
 	/* struct message_usage_request; the answer, if any, is a SNAPSHOT */
 	MESSAGE_USAGE_REQUEST,
 	MESSAGE_OBEYED, /* PAUSE or RESUME has taken effect; one for each, in order */
-	/* struct message_interpreted; sent again after the last OUTPUTS */
+	/* struct message_interpreted; after the last OUTPUTS, sent again for each process */
 	MESSAGE_INTERPRETED,
 };
 
@@ -202,8 +202,8 @@ struct message_config {
 	/* 1: samples are of ENGINE_STACK_SAMPLE_TYPE, even if no stack is walked; 0: of
 	 * ENGINE_SAMPLE_TYPE */
 	uint32_t has_stacks;
-	/* if a thread waits longer than this, read what it waits for, and its stack if that was not
-	 * copied; 0: read nothing */
+	/* if a thread waits at least this long, read what it waits for, and its stack if that was
+	 * not copied; not 0 if off_cpu is 1 */
 	uint64_t off_cpu_threshold_ns;
 };
 
@@ -463,8 +463,8 @@ struct snapshot_mapping {
 };
 
 /* Requests the file that `pid` maps executably at start-end. profd-files opens
- * map_files/START-END in /proc/PID or, if that fails, the path below the process's root. The broker
- * keeps the fd for OpenImage. */
+ * map_files/START-END in /proc/PID. If that fails, it opens the path below the process's root or
+ * below our root, or /proc/PID/exe. The broker keeps the fd for OpenImage. */
 struct message_image_request {
 	uint64_t image_id; /* id of the image row; unique in a session */
 	uint64_t start, end;
@@ -516,7 +516,7 @@ struct message_loss {
 struct message_finished {
 	uint32_t ok;
 	uint32_t reason; /* enum engine_reason */
-	int32_t error;   /* errno for disk-full and io-error; ENOMEM for internal */
+	int32_t error;   /* errno for disk-full and io-error; internal: ENOMEM, or 0 if unknown */
 	uint32_t n_loss;
 	uint64_t samples, events, lost, missed_ticks, bytes;
 	uint64_t start_ns, stop_ns; /* CLOCK_MONOTONIC when sampling was enabled, disabled */

@@ -18,7 +18,8 @@
  *                 [test_bus_polkit: prompt goes, caller who leaves]
  *             (7) authority_end() answers every question, so that no caller's data waits forever
  *                 [test_bus_polkit: end with open]
- * A question with a prompt waits for its user; any other is canceled after QUIET_PATIENCE_MS.
+ * A question with a prompt waits for the user's answer. Any other question is canceled after
+ * QUIET_PATIENCE_MS.
  * polkit's library uses the connection on which profd serves, because GIO shares one system bus
  * connection per process.
  */

@@ -2,9 +2,10 @@
 /*
  * Images - keeps the open files of one session, for OpenImage
  *
- * profd-files opens a file when the engine first sees a sample in it. The file stays open until the
- * session closes, because processes exit, files are replaced, and symbols are looked up after the
- * recording. As for any descriptor, permission to read is checked when the file is opened.
+ * profd-files opens a file when the engine first requests it, usually at the first sample in it.
+ * The file stays open until the session closes, because processes exit, files are replaced, and
+ * symbols are looked up after the recording. As for any descriptor, permission to read is checked
+ * when the file is opened.
  * Invariants: (1) a file that the session's client may not read is never passed on
  *                 [test-images: refused]
  *             (2) copies are limited in bytes, descriptors in number  [test-images: bounded]

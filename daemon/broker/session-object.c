@@ -6,8 +6,8 @@
  * arguments against the introspection data; service.c decides who may call methods and read
  * properties. Signals go only to the owner. An owner that does not read them must not make profd's
  * memory grow: while the socket is full, Progress and Warning are dropped; other signals are few.
- * Close stops a session that still records. The object is removed at once, the recording when its
- * file is complete.
+ * Close stops a session that still records. The object leaves the bus at once, but its session is
+ * freed only when the file is complete.
  */
 #include "config.h"
 

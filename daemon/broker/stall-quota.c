@@ -13,8 +13,8 @@
  * Invariants: (1) no user is blocked forever  [test-stall-quota: pause]
  *             (2) no user blocks another user, and no process of root's blocks another one
  *                 [test-stall-quota: users, root]
- *             (3) at most MAX_ALL_STUCK of profd's processes are stuck, at most half of them
- *                 because of root  [test-stall-quota: full]
+ *             (3) at most MAX_ALL_STUCK of profd's processes are stuck, at most MAX_ROOT_STUCK of
+ *                 them because of root  [test-stall-quota: full]
  */
 #include "config.h"
 

@@ -141,7 +141,7 @@ export const functionTable = (shown, { side = false } = {}) => {
 	});
 };
 
-// Lists the largest changes of self time first. Marks functions that are in only one range.
+// Lists the largest changes of self first. Functions that are in only one range are marked.
 export const changesTable = (shown) => {
 	const { sums, base, functions } = shown;
 	const list = [];

@@ -612,7 +612,7 @@ const drawBusiest = () => {
 	);
 };
 
-// Two tables: the numbers of counters, the heap and marks in the range, and its logs.
+// Two tables: the numbers of counters, the heap and marks in the range, and the logs in the range.
 const drawLines = () => {
 	const { data } = state;
 	const [from, to] = range();

@@ -36,12 +36,12 @@ struct producer {
 	struct self_maps code; /* last, because only stacks use its memory */
 };
 
-/* One for each thread. Small, because a library that is loaded late gets only the rest of the
- * TLS. */
+/* One for each thread. Small, because a library that is loaded late gets only what is left of the
+ * memory that the dynamic linker reserves for static TLS. */
 struct register_thread {
 	struct producer *producer;
-	uint64_t forking; /* parent's generation; a forked child must shield the arenas of that
-			   * generation */
+	uint64_t forking; /* parent's generation; a forked child replaces the arenas of that
+			   * generation by private memory (ring_arena_shield()) */
 	uint32_t skip;    /* number of records to drop before the next try to get a ring */
 	uint32_t last_skip;
 	bool is_inside;
@@ -58,7 +58,7 @@ extern uint32_t register_wants __attribute__((visibility("hidden")));
 /* Why register_start() did not start a recording. */
 extern enum control_reason register_start_reason __attribute__((visibility("hidden")));
 
-/* Called when the process learns that recording has begun or ended. May be NULL. */
+/* Called when the process finds that recording has begun or ended. May be NULL. */
 extern void (*register_on_state)(bool is_on) __attribute__((visibility("hidden")));
 
 /* Sets up the state that register_connect() needs. Call this early, because an attach request may
@@ -117,7 +117,7 @@ void register_ended(struct producer *producer);
  * calls. Returns false if the thread gets no ring. */
 bool register_no_syscall(void);
 
-/* Returns whether a session records the process, as far as the process knows. May register the
+/* Returns whether a session records the process, as far as the process can see. May register the
  * process. */
 bool register_is_recorded(void);
 void register_leave(void);

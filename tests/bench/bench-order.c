@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Bench-order - 8 threads that preempt each other on two CPUs write 10^8 records through ring and
- * reader
+ * Bench-order - 8 threads that preempt each other on two CPUs write 10^8 records, each thread into
+ * its own ring, while another thread reads the rings
  *
  * Records are merged as in the engine, by the bounds that each drain returns. Records before the
  * merged bound are counted as late. It is a failure if a record is out of order without being

@@ -3,8 +3,8 @@
 CPUs: writing the page, opening it in a browser, and counting again for ranges that a mouse drags.
 
 Times in the browser are those of headless Chromium without a frame limit: a drag is measured from
-each move of the mouse to the end of the second frame after it. The peer is flamegraph.pl with the
-same stacks; no peer's page counts a range again.
+each move of the mouse to the end of the second frame after it. For comparison, flamegraph.pl draws
+the same stacks; its page has no ranges.
 """
 
 import json

@@ -43,7 +43,7 @@ LIES = {
     "no-ring": None, "ids": None, "future": None, "busy": None, "past": None, "request": None, "hello": None,
 }
 # CORRUPT: the number of records counted as lost; other lies: 1 with a quarantine, 0 without. GOOD:
-# the number of marks; other lies: 1.
+# the number of marks; "past": any number above 1; other lies: 1.
 CORRUPT = {"kind": 2, "alloc": 2, "tid": 2, "nobody": 2, "no-ring": 1, "ids": 1}
 GOOD = {"ids": 2, "future": 2, "request": 2}
 RACES = ["changing"]

@@ -227,8 +227,8 @@ time.sleep(1)
 
 
 def test_full_ring_is_a_loss_of_an_unknown_number(profctl, profcapture, capture):
-    """The library drops frames without room and does not count them, so the number is unknown:
-    null, and never 0."""
+    """The library does not count the frames that it drops when the ring is full, so their number is
+    unknown: null, and never 0."""
     frame = struct.pack("<HhiQqQ24s40sQ", 104, 0, 0, time.monotonic_ns(), 10, 0, b"group", b"mark", 0)
     done = profctl("record", "-F", 0, "--no-symbols", "--json", "-o", capture, "--", "/usr/bin/python3", "-c", ASK + f"""
 import mmap, struct

@@ -2,9 +2,9 @@
 /*
  * debug-places [--sysroot FOLDER] FILE [FOLDER…]: for each hexadecimal address of standard input,
  * prints a line with the address, a line "\tNAME\tFILE:LINE" for each function, innermost first,
- * and an empty line. FOLDERs contain debug files. At the end, prints two durations to standard
- * error: that of the first lookups of all addresses, with their output, and that of one repeated
- * lookup.
+ * and an empty line. The FOLDERs after FILE contain debug files. At the end, prints two durations
+ * to standard error: that of the first lookups of all addresses, with their output, and that of one
+ * repeated lookup.
  */
 #include "tools/symbols/debug-files.h"
 #include "tools/symbols/debug-info.h"

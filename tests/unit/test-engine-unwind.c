@@ -109,7 +109,8 @@ static void test_bad_files(void)
 	CHECK_INT(error_of(bytes, sizeof(bytes), MANY), ENOEXEC);
 }
 
-/* For a section of 2^40 bytes in a small file, only the file's size matters. */
+/* A section in a small file claims 2^40 bytes. Within the limit for memory, the loader reads only
+ * what the file has; beyond the limit, it rejects the file. */
 static void test_lying_section(void)
 {
 	const struct build_fde fdes[] = { { 0x401000, 0x100 } };

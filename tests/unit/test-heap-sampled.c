@@ -89,7 +89,7 @@ static void test_full(void)
 }
 
 /* heap_sampled_lacks() is false for an excepted address, also in the next session. It is false even
- * while no block at the address was added, so that none can be removed. */
+ * if no block was added at the address; heap_sampled_remove() then finds none. */
 static void test_excepted(void)
 {
 	heap_sampled_clear();

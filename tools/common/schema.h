@@ -10,6 +10,5 @@ struct schema {
 /* Generated from data/schema/ by the build. The last entry's program is NULL. */
 extern const struct schema schemas[];
 
-/* For the table of verbs: { "schema", N_("print the JSON Schema of a verb's --json"), schema_run
- * } */
+/* The function of the verb, for each program's table of verbs. */
 int schema_run(int argc, char **argv);

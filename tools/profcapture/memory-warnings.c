@@ -8,7 +8,7 @@
 #include "tools/profcapture/memory.h"
 
 #define DOMAIN "profd"
-#define MOST 16u /* limit on different texts, because any program can log in this domain */
+#define MOST 16u /* limit for different texts, because any program can log in this domain */
 
 enum { THREAD, LEVEL, SAYS_WHO, TEXT, N_COLUMNS };
 

@@ -3,8 +3,8 @@
  * Report-rows - the answers that are tables: entities, the programs of a system, and the callers
  * and callees of one function
  *
- * Rows are sorted by the weight of self, then total, then name, so that the same capture gives the
- * same bytes.
+ * Rows are sorted by the weight of self, then total, then name (in text, callers and callees by
+ * total first), so that the same capture gives the same bytes.
  */
 #include "config.h"
 

@@ -3,8 +3,8 @@
  * Doctor - checks what a recording on this machine needs
  *
  * A check depends only on the host's state (files below a root, the caller's privileges) and on the
- * kernel's answers (struct doctor_probes). Both are passed in, so that tests can simulate other
- * machines.
+ * answers of the running system (struct doctor_probes). Both are passed in, so that tests can
+ * simulate other machines.
  */
 #pragma once
 
@@ -17,7 +17,7 @@
 /* The worst first. DOCTOR_OFF is for text: an optional part that works but is not in use. */
 enum doctor_status { DOCTOR_FAIL, DOCTOR_WARN, DOCTOR_OK, DOCTOR_OFF };
 
-/* Queries of the running kernel. Each returns -errno on failure. */
+/* Queries of the running system. Each returns -errno on failure. */
 struct doctor_probes {
 	/* Opens a perf event; returns its descriptor. pid 0: the caller, -1: all; cpu -1: any. */
 	int (*perf_open)(const struct perf_event_attr *attr, pid_t pid, int cpu);
@@ -79,7 +79,7 @@ void doctor_check_debuginfod(const struct doctor_host *host, struct doctor_findi
 void doctor_check_interpreters(const struct doctor_host *host, struct doctor_finding *finding);
 void doctor_check_jit_maps(const struct doctor_host *host, struct doctor_finding *finding);
 
-/* The probes of the running kernel. */
+/* The probes that query the running system. */
 extern const struct doctor_probes doctor_live_probes;
 
 /* Initializes *host. Reads the caller's privileges and namespaces from the tree below root. */

@@ -2,7 +2,7 @@
 /*
  * profctl status, stop, pause, resume - the sessions of the system's profd
  *
- * profd lists other users' sessions only if polkit allows it without a prompt. The answer is
+ * profd lists other users' sessions only if polkit allows it without a prompt. profd's answer is
  * validated, like all data from a bus. Controlling another user's session needs polkit's action
  * manage-others, which may prompt for a password. If no number is given, the caller must see
  * exactly one session that is not over.
@@ -62,8 +62,8 @@ static struct session_info *session_info_new(GVariant *properties)
 
 COMPARE_AT(compare, struct session_info, ORDER(a->id, b->id))
 
-/* Returns the sessions that the caller may see: struct session_info, sorted by id; unref it. Waits
- * at most patience_ms. Fails with CLI_ERROR. */
+/* Returns the sessions that the caller may see: struct session_info, sorted by id. The caller must
+ * unref the array. Waits at most patience_ms. Fails with CLI_ERROR. */
 static GPtrArray *sessions_get(const struct transport *transport, int patience_ms, GError **error)
 {
 	g_autoptr(GError) failure = NULL;
@@ -94,7 +94,8 @@ static GPtrArray *sessions_get(const struct transport *transport, int patience_m
 	return sessions;
 }
 
-/* Returns "pid 12, 13", "the system" or the command, escaped for terminals; g_free. */
+/* Returns "pid 12, 13", "the system" or the command, escaped for terminals. The caller frees the
+ * text. */
 static char *session_target(const struct session_info *session)
 {
 	g_autoptr(GVariant)

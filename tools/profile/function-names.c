@@ -541,7 +541,7 @@ static char *fit_difference(const char *name, const char *other, unsigned column
 	other = g_strndup(name, (gsize)(bracket - name));
 	before = cut_arguments(other, sign, false);
 	g_free((char *)other);
-	/* first with the scopes, then only with the class */
+	/* Drop outer scopes, one after the other, until the name fits. */
 	for (scope = before; scope; scope = skip_component(scope + 2)) {
 		char *fitted = g_strconcat(scope > before ? sign : "", scope, inside, tail, NULL);
 

@@ -2,7 +2,8 @@
 /*
  * Functions - the names of frames, the same in every epoch
  *
- * Invariants: (1) a frame is looked up once per epoch  [by construction of frame_functions]
+ * Invariants: (1) a frame is looked up once per epoch, unless its name depends on the time
+ *                 [by construction of frame_functions]
  *             (2) a return address is looked up at offset - 1     [test-report: return]
  *             (3) code that moved remains the same function        [test_jit: machine_code]
  *             (4) clones and split-off parts of a function count as that function
@@ -238,8 +239,8 @@ static uint32_t of_place(struct functions *functions, uint32_t image, uint64_t o
 }
 
 /* Python names the code that it generates for a function "py::NAME:FILE". Sets the name that the
- * function has when it is read from the interpreter. Does nothing if the capture has
- * functions from an interpreter, because they would be shown twice. */
+ * function has when it is read from the interpreter. Does nothing if the capture has functions from
+ * an interpreter, because a function would then appear twice under one name. */
 static void set_python(struct functions *functions, struct function *function)
 {
 	const char *name = function->name + strlen(PYTHON_PREFIX), *file;

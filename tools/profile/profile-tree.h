@@ -38,7 +38,8 @@ struct profile_tree {
 
 void profile_tree_init(struct profile_tree *tree);
 void profile_tree_done(struct profile_tree *tree);
-/* Adds the stacks of an epoch, which must be settled. `weight` is the sum of all its samples. */
+/* Adds the stacks of an epoch. Must be called after stacks_settle(). `weight`: total weight of the
+ * epoch's samples. */
 void profile_tree_add(struct profile_tree *tree, const struct stacks *stacks, uint64_t weight);
 /* In a whole tree, returns the node of a row in the stacks that were added last. */
 static inline uint32_t profile_tree_node(const struct profile_tree *tree, uint32_t row)

@@ -13,7 +13,7 @@
  *             (2) a half is used only if its id is the skeleton's  [test_split_dwarf: other]
  *             (3) nothing outside of a package's section is read, whatever the index says
  *                 [test-debug-package: hostile]
- *             (4) a lookup ends after as many steps as the index has slots
+ *             (4) a lookup takes at most as many steps as the index has slots
  *                 [test-debug-package: full]
  *             (5) a unit of a package is no larger than MAX_UNIT_BYTES
  *                 [test-debug-package: hostile]

@@ -44,8 +44,8 @@ struct debuginfod_counts {
 struct debuginfod *debuginfod_new(uint64_t budget_ns, GError **error);
 void debuginfod_free(struct debuginfod *servers);
 
-/* A debug_files_fetch: returns the file after checking its build-id. Threads wait for each
- * other. */
+/* A debug_files_fetch: returns the file after checking its build-id. Fetches one file at a time;
+ * other threads wait. */
 struct elf_image *debuginfod_fetch(const uint8_t *id, size_t size, char **ret_path, void *servers);
 
 /* Call this after the last fetch. */

@@ -39,8 +39,8 @@ struct jit_process {
 
 /*
  * Returns rows, sorted by time, that name these addresses: from the dump if it names any, else from
- * the map, whose names are valid for the whole segment. Returns NULL if there is no map, either.
- * `addresses`: sorted, without duplicates. Names are added to `texts`.
+ * the map, whose names are valid for the whole segment. Returns NULL if the dump names none and
+ * there is no map. `addresses`: sorted, without duplicates. Names are added to `texts`.
  */
 GArray *jit_names_find(const struct jit_process *process, const uint64_t *addresses, size_t n,
 		       GStringChunk *texts);

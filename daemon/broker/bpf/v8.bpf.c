@@ -290,7 +290,7 @@ __noinline __u32 v8_count_newlines(__u32 wide)
 
 	if (!scratch)
 		return 0;
-	/* A newline becomes 0. For a character that is 0, the highest bit of the result is set. */
+	/* The XOR turns newlines into 0. The sum counts the characters that are 0 after the XOR. */
 	for (int i = 0; i < PART_BYTES / 8; i++) {
 		word = ((const __u64 *)scratch->staged)[i] ^ newlines;
 		sum += ~(((word & low) + low) | word | low) >> (wide ? 15 : 7);

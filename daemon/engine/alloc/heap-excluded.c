@@ -59,8 +59,8 @@ static bool get_library_reason(const struct process *process, enum engine_exclud
 		if (pages < CONTROL_N_REASONS)
 			reason = (enum control_reason)pages;
 	}
-	/* The reason is a number of pages of CONTROL_REASON_PAGE bytes: see
-	 * libcollector/control.h. */
+	/* The library gives its reason as a number of pages of CONTROL_REASON_PAGE bytes. If the
+	 * kernel's pages have another size, no mapping gives a reason, so it is unknown. */
 	if (reason == CONTROL_REASON_NONE && sysconf(_SC_PAGESIZE) != CONTROL_REASON_PAGE)
 		reason = CONTROL_REASON_OTHER;
 	*ret_reason = reasons[reason];

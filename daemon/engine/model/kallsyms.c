@@ -7,8 +7,8 @@
  * few hundred of its 120 000 names, so nothing is sorted. The requested addresses divide the
  * address space into gaps (gap i ends at address i). Each line falls into one gap, and only the
  * lowest and the highest symbol of a gap can affect the result. A function ends where the next
- * symbol of any type begins, at the latest at _etext; a function of a module, and the last of all
- * functions, ends at most a page after the page in which it begins.
+ * symbol of any type begins, at the latest at _etext. A function of a module, or a function after
+ * which no symbol begins, ends at most a page after the page in which it begins.
  * Invariants: (1) the result does not depend on the order of lines  [test-kallsyms: order]
  *             (2) memory holds only a part of the text, and the names that are kept
  *                 [test-kallsyms: real]
@@ -234,8 +234,9 @@ static bool is_compat(const char *name)
 	return false;
 }
 
-/* Returns whether the line is preferred over the gap's symbol at the same address. Like prefer() in
- * symbols-elf.c. */
+/* Returns whether the line is preferred over the gap's symbol at the same address. Prefers, in this
+ * order: a function; a name that is not is_compat(); fewer leading underscores; the longer name.
+ * prefer() in symbols-elf.c has the last two rules, too. */
 static bool is_better(const struct line *line, const struct gap *gap)
 {
 	bool function = is_function(line);

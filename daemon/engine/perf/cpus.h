@@ -46,7 +46,7 @@ struct cpu {
 	uint64_t reported_lost[2]; /* losses so far: [0] samples except copies; [1] side band */
 	uint64_t noticed_lost;     /* losses of the side band that cpu_has_lost() has seen */
 	uint64_t lost_code;        /* code objects in LOST records so far */
-	uint64_t counted_lost;     /* lost samples of the first source, included in sampled_ns */
+	uint64_t counted_lost;     /* lost samples that cpu_count_lost() added to sampled_ns */
 	uint64_t last_ns[2];       /* time of the last record: [0] samples, [1] side band */
 	uint64_t throttled_ns;     /* start of throttling; 0: not throttled */
 	uint64_t gone_ns;          /* time at which the CPU went offline; 0: online */
@@ -115,8 +115,8 @@ void cpu_count_lost(struct cpu *cpu, uint64_t period_ns);
 void cpu_close(struct cpu *cpu);
 bool cpu_enable_side_band(struct cpu *cpu, GError **error);
 bool cpu_enable_sampling(struct cpu *cpu, bool enable, GError **error);
-/* Returns whether the CPU was busy for a while without a record. If so, it was offline, too briefly
- * to be noticed, and its events are gone. */
+/* Returns whether the CPU was busy for a while without a record. If so, it was offline, but too
+ * briefly for cpus_read_online() to see this, and its events are gone. */
 bool cpu_is_silent(const struct cpu *cpu);
 /* Returns the position of the source that an event id belongs to, or -1. */
 int cpu_find_source(const struct cpu *cpu, uint64_t event_id);

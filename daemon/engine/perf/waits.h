@@ -62,8 +62,8 @@ void waits_write(struct waits *waits, uint64_t now_ns);
 void waits_end_all(struct waits *waits, uint64_t time_ns);
 #define WAITS_MAX_REQUESTED 64u
 /* Maximum number of ended waits that are not written yet: about 550 bytes each, plus up to 4 KiB of
- * interpreter frames and 16 KiB of copied stack. If there are more, the requested stacks are
- * abandoned (waits_give_up()). */
+ * interpreter frames and 16 KiB for the addresses of a copied stack. If there are more, the
+ * requested stacks are abandoned (waits_give_up()). */
 #define WAITS_MAX_ENDED 32768u
 /* Stores the sorted tids of threads that have slept for threshold_ns, at most WAITS_MAX_REQUESTED:
  * those whose stacks are unknown and not requested yet and, if there is room, those whose stacks
