@@ -124,7 +124,8 @@ struct message {
 /* Records of sched:sched_waking have ENGINE_SLEEP_TYPE, too. They are in the side band's ring, with
  * the registers of the thread that wakes another (regs_waking_mask()), and the fields of
  * sched_wakeup.
- * sched_wakeup occurs where the woken thread will run, sched_waking in the waker. */
+ * sched_wakeup occurs on the CPU on which the woken thread will run, sched_waking on that of the
+ * waker. */
 #define ENGINE_FLAGS_OFFSET \
 	2 /* offset of the context's flags, a byte, in any tracepoint's fields */
 /* from TRACE_FLAG_HARDIRQ, _SOFTIRQ and _NMI of <linux/trace_events.h> */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause-Patent
-// The selection of the user. Every change goes through update(), which remembers it for undo() and
-// stores it in the fragment of the address, so that a link to the page reproduces the selection.
+// The selection of the user. The page changes it with update(), which remembers the previous
+// selection for undo(), and stores the new one in the fragment of the address, so that a link to
+// the page reproduces it.
 
 import { moment, shellWord } from './format.js';
 
@@ -34,8 +35,8 @@ export const state = {
 export const cpuTitle = (data) =>
 	({ 'off-cpu': 'Waiting time', wall: 'Wall time' })[data.capture.metric] || 'CPU time';
 
-// The filters that the user adds are options of report. The commands on memory, and panels without
-// stacks, do not have them.
+// The filters that the user adds are options of `profcapture report`. The commands on memory, and
+// panels without stacks, do not have these filters.
 export const FILTERS = ['focus', 'ignore', 'hide'];
 export const canFilter = () =>
 	['flame', 'functions', 'tree'].includes(state.tab) &&
@@ -147,8 +148,8 @@ export const undo = () => {
 	redraw();
 };
 
-// Limits the range to what the page was made of, and extends it to the grid, on which all sums are
-// exact. Returns null if nothing is left.
+// Limits the range to the time range of the page's data, and extends it to the grid, on which all
+// sums are exact. Returns null if nothing is left.
 export const onGrid = ([from, to]) => {
 	const { duration, grid_ns: grid } = state.data;
 	const [first, last] = madeOf([0, duration]);
@@ -216,8 +217,8 @@ export const comparison = () => ({
 
 const sideOf = (thread) => state.data.compare.sides[state.data.threads[thread].is_later ? 1 : 0];
 
-// Returns the changes that select or deselect a thread. A thread is in one capture, so nothing is
-// compared.
+// Returns the changes that select or deselect a thread. A thread is in one capture, so selecting it
+// ends the comparison of two captures.
 export const threadChanges = (thread) => {
 	if (state.thread === thread) return { thread: null };
 	const side = state.data.compare && sideOf(thread);
@@ -322,7 +323,7 @@ const filterOptions = () =>
 		return `--${key} ${shellWord(`^(${names.join('|')})$`)}`;
 	});
 
-// Returns the command that prints something for each capture of the page, whatever is selected.
+// Returns the command that runs a verb on each capture of the page, without the selection.
 export const wholeCommand = (verb, ...words) =>
 	(state.data.compare?.sides || [state.data.capture])
 		.map(({ file_word: file }) => ['profcapture', verb, file, ...words].join(' '))

@@ -4,7 +4,7 @@
  *
  * Each function builds a message from its arguments and writes it. Counters belong to the process:
  * their values are summed in its memory, so that threads can share a counter. Each ring's owner
- * sends a counter's definition before its first value.
+ * sends a counter's definition before the counter's first value in that ring.
  */
 #include "libcollector/prof-collector.h"
 

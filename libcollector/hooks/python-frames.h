@@ -82,8 +82,8 @@ struct python_stack {
 	bool evaluates;     /* the stack has a frame of the function that evaluates */
 };
 
-/* `stack`: NULL if a handler that interrupted the thread may still run. may_call: system calls are
- * allowed. */
+/* Reads the thread's Python frames. `stack`: NULL if a signal handler may be running on the thread.
+ * may_call: system calls are allowed. */
 void python_walk(struct python_chain *chain, const struct python_stack *stack, bool may_call);
 
 /* The texts of a code object. */

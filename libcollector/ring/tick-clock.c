@@ -10,7 +10,8 @@
  *
  * The map consists of straight lines (stretches). Counter and clock are read together when ticks
  * after the last stretch are requested. The next stretch leads from the last one's end to the
- * clock's value 1 ms later, at the average rate since the first reading. So the map has no steps.
+ * clock's value 1 ms after this reading; the ticks of that value are computed with the average rate
+ * since the first reading. So the map has no steps.
  * Its error is the error of a reading, some 20 ns, plus the changes of the clock's rate since that
  * reading: 0.5 us at 500 ppm, the kernel's maximum.
  * After the machine slept, the counter may have restarted: the mapping then restarts, too.

@@ -2,8 +2,8 @@
 /*
  * Tick clock - maps values of the processor's counter to CLOCK_MONOTONIC
  *
- * An engine has one for all rings, because the order of records in different rings depends on it.
- * For use by one thread.
+ * An engine has one tick clock for all rings, because the order of records in different rings
+ * depends on the clock. For use by one thread.
  */
 #pragma once
 

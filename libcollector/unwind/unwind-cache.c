@@ -9,8 +9,8 @@
  * remaining frames are unchanged; otherwise the walk continues past the guard that failed.
  *
  * The new frames of a walk are also kept as a variant, with their words and the frame that called
- * them. A walk that matches a variant takes no step, and a program that allocates in few places
- * nearly always matches one.
+ * them. A walk that matches a variant takes no step. In a program that allocates in few places,
+ * nearly every walk matches a variant.
  *
  * Nearly all code has a plain rule, for which walk_plan() computes the step; generated code has no
  * rules, but frame pointers. self-unwind.c handles everything else, one step at a time, and fills
@@ -41,7 +41,7 @@
 #define LR_KNOWN 0x08u
 #define SWITCHES 0xffff00u /* number of switches from one stack to another, times 0x100 */
 #define PLACE (EXACT | BY_FP | LR_KNOWN | SWITCHES)
-#define GENERAL 0x10u               /* self-unwind.c made the step from this frame */
+#define GENERAL 0x10u               /* only self-unwind.c can make the step from this frame */
 #define FIRST 0x20u                 /* the frame was the innermost one */
 #define NEEDS_FP WALK_SLOT_NEEDS_FP /* the step from this frame uses fp */
 #define GIVES_FP WALK_SLOT_GIVES_FP /* the caller's fp was loaded; it is the frame's last word */

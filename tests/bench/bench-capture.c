@@ -6,9 +6,9 @@
  * shifted times, instead of constants. Uses only the public interface. Each verb prints a line of
  * JSON.
  *
- *     write IN OUT ROWS CHUNK_ROWS   sample rows of IN into OUT, until ROWS are written
- *     grow IN OUT BYTES CHUNK_ROWS   whole copies of IN (all tables, each copy with new epochs)
- *                                    until OUT has BYTES; writes no trailer
+ *     write IN OUT ROWS CHUNK_ROWS   writes ROWS sample rows to OUT: those of IN, repeatedly
+ *     grow IN OUT BYTES CHUNK_ROWS   writes whole copies of IN to OUT (all tables, each copy with
+ *                                    new epochs) until OUT has BYTES; writes no trailer
  *     finish OUT                     completes a grown capture
  *     scan FILE                      reads time and stack of every sample
  *     seek FILE N                    N times: finds the first rows at a random time
@@ -78,8 +78,8 @@ static struct prof_writer *create(const char *path, enum prof_writer_mode mode, 
 	return writer;
 }
 
-/* Returns the recording's start time, which a copy must keep, because the times of rows are
- * relative to it. */
+/* Returns the recording's start time, which a copy must keep, because readers show the times of
+ * rows relative to it. */
 static uint64_t start_of(const struct prof_reader *reader)
 {
 	size_t n;

@@ -699,8 +699,9 @@ static bool request_fails(struct self *self, const struct snapshot_of_self *snap
 	return !is_done;
 }
 
-/* The stacks of a process that ended before it could open a file wait, because another process may
- * request the file. No process requests it twice. The stacks of a refused process do not wait. */
+/* If a process ends before a file can be opened for it, its stacks wait, because the file may be
+ * requested for another process. A file is requested at most once for each process. The stacks of a
+ * refused process do not wait. */
 static void test_failed_requests(void)
 {
 	struct snapshot_of_self snapshot = { 0 }, other;
@@ -738,7 +739,7 @@ static void test_failed_requests(void)
 	CHECK_INT(stack.stop, PROF_STOP_ROOT);
 	CHECK_INT(stack.method, PROF_METHOD_CFI);
 	self_done(&self);
-	/* After several processes were refused, no process requests the file again. */
+	/* After the request was refused for several processes, the file is not requested again. */
 	REQUIRE(self_init(&self));
 	request_fails(&self, &snapshot, 1, IMAGE_REFUSED, &file);
 	for (int i = 0; i < 1000; i++)
@@ -746,8 +747,8 @@ static void test_failed_requests(void)
 	CHECK_INT(file->unwind_state, IMAGE_UNWIND_NONE);
 	CHECK_INT(file->n_refused, 4);
 	self_done(&self);
-	/* After many processes ended before they could open a file, another process still requests
-	 * the file, but its stacks do not wait. */
+	/* After many processes ended before the file could be opened for them, the file is still
+	 * requested for another process, but the stacks of that process do not wait. */
 	REQUIRE(self_init(&self));
 	for (int i = 0; i < 100; i++)
 		CHECK(request_fails(&self, &snapshot, 1 + i, IMAGE_ENDED, &file));
@@ -1001,7 +1002,7 @@ static void test_queue_late(void)
 	waiting_done(&waiting);
 }
 
-/* A sample does not wait for files that its process cannot open. */
+/* A sample does not wait for files whose request for its process was refused. */
 static void test_queue_refused(void)
 {
 	struct waiting waiting;

@@ -12,7 +12,7 @@
 #define GRID_STEPS 16384u
 /* No unit of time is longer than the axis divided by this, however many samples there are. */
 #define BOUNDARY_STEPS 256u
-/* Maximum number of stacks, if the page was too large once. */
+/* Maximum number of stacks after the page was too large once. */
 #define MOST_STACKS 400000u
 
 static int64_t grid_of(int64_t duration_ns, uint32_t steps)

@@ -2,7 +2,7 @@
 /*
  * ELF frames - finds where functions of an ELF file begin and end, by its call frame information
  *
- * Every function of a stripped file still has a frame description entry (FDE) in .eh_frame.
+ * Nearly every function of a stripped file still has a frame description entry (FDE) in .eh_frame.
  * elf_frames_get() finds the FDE that covers an address, and reads only its range.
  */
 #pragma once
