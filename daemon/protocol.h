@@ -76,7 +76,7 @@ enum message_type {
 	MESSAGE_SNAPSHOT_REQUEST, /* struct message_snapshot_request */
 	MESSAGE_IMAGE_REQUEST,    /* struct message_image_request */
 	MESSAGE_CPU_REQUEST,      /* struct message_cpu_request: a CPU came online */
-	MESSAGE_PROGRESS,         /* struct message_progress, if changed: about one a second */
+	MESSAGE_PROGRESS,         /* struct message_progress, about one a second while it changes */
 	MESSAGE_WARNING,          /* struct message_warning */
 	MESSAGE_FINISHED,         /* struct message_finished, the last message */
 	/* struct message_usage_request; the answer, if any, is a SNAPSHOT */

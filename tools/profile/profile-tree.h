@@ -2,10 +2,11 @@
 /*
  * Profile-tree - the calling-context tree of all epochs, with one node for each path of entities
  *
- * A whole tree can have as many nodes as all epochs have distinct stacks. A caller that shows only
- * large branches sets min_share and gets only these, with exact counts. A branch with that share of
- * the total weight has at least that share in one epoch. So the first pass keeps the branches that
- * are large in any epoch. If there are several epochs, a second pass counts these branches.
+ * A whole tree (min_share is 0) can have as many nodes as all epochs have distinct stacks. A caller
+ * that shows only large branches sets min_share and gets only these, with exact counts. A branch
+ * with that share of the total weight has at least that share in one epoch. So the first pass keeps
+ * the branches that are large in any epoch. If there are several epochs, a second pass counts these
+ * branches.
  */
 #pragma once
 

@@ -700,7 +700,7 @@ static __always_inline void walk_thread(struct v8_walk *walk)
 	}
 	if (!walk->frame)
 		read_user(&walk->frame, 8, walk->isolate + layout->isolate_fast_call_frame);
-	/* A frame that ended is still known to the isolate for two instructions. */
+	/* The isolate still refers to a frame for two instructions after the frame ended. */
 	if (walk->frame < walk->sp)
 		walk->frame = BPF_CORE_READ(regs, bp);
 	bpf_loop(MAX_FRAMES_OF_ALL_TYPES, step, walk, 0);

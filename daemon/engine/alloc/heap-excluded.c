@@ -60,7 +60,7 @@ static bool get_library_reason(const struct process *process, enum engine_exclud
 			reason = (enum control_reason)pages;
 	}
 	/* The library gives its reason as a number of pages of CONTROL_REASON_PAGE bytes. If the
-	 * kernel's pages have another size, no mapping gives a reason, so it is unknown. */
+	 * kernel's pages have another size, no mapping gives a reason, so the reason is unknown. */
 	if (reason == CONTROL_REASON_NONE && sysconf(_SC_PAGESIZE) != CONTROL_REASON_PAGE)
 		reason = CONTROL_REASON_OTHER;
 	*ret_reason = reasons[reason];

@@ -235,8 +235,8 @@ static bool is_compat(const char *name)
 }
 
 /* Returns whether the line is preferred over the gap's symbol at the same address. Prefers, in this
- * order: a function; a name that is not is_compat(); fewer leading underscores; the longer name.
- * prefer() in symbols-elf.c has the last two rules, too. */
+ * order: a function; a name that is not is_compat(); fewer leading underscores; the longer name;
+ * the first name in byte order. prefer() in symbols-elf.c has the last three rules, too. */
 static bool is_better(const struct line *line, const struct gap *gap)
 {
 	bool function = is_function(line);
