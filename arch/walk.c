@@ -553,7 +553,7 @@ static inline const struct walk_slot *find_slot(struct state *state, uint64_t pc
 }
 
 /* Returns whether pc is in a signal trampoline (recognized by its code) whose rule is missing or,
- * on architectures with an lr, does not restore it. */
+ * on architectures with an lr, does not restore the lr. */
 static bool is_signal_trampoline(const struct state *state, const struct cfi_rule *rule)
 {
 	if (rule && (!(rule->flags & CFI_SIGNAL) || !state->regs->has_lr))
@@ -596,8 +596,9 @@ static bool may_follow_fp(struct state *state)
 	return slot && slot->rule.cfa == CFI_CFA_FP && slot->rule.fp == CFI_AT_CFA;
 }
 
-/* Returns whether this is a trampoline of Python. If its code cannot be read, checks that its
- * caller and callee are in one file (the interpreter), and its frame has eight bytes of padding. */
+/* Returns whether this is a trampoline of Python. If the walk has no read_code(), checks instead
+ * that the caller and the callee are in one file (the interpreter), and that the frame has eight
+ * bytes of padding. */
 static bool is_python_trampoline(struct state *state)
 {
 	const struct regs *regs = state->regs;
@@ -623,8 +624,8 @@ static bool is_python_trampoline(struct state *state)
 	return slot && slot->origin == origin && !has_frame(state);
 }
 
-/* Returns whether a return probe replaced the return address by its own. If so, uses the original
- * address, which the kernel keeps. */
+/* Returns whether a return probe replaced the return address by the address of its trampoline. If
+ * so, uses the original address, which the kernel keeps. */
 static bool is_probed(struct state *state)
 {
 	const struct walk *walk = state->walk;
@@ -773,7 +774,8 @@ static void begin(struct state *state, const struct walk *walk,
 }
 
 /* Makes the next steps, like find_place() and step(), as long as their slots are cached and their
- * rules plain. Each step waits for the previous one, so pc, sp and fp stay in registers. */
+ * rules plain. Each step needs the result of the previous one, so pc, sp and fp are local variables
+ * that can stay in registers. */
 static enum walk_stop step_cached(struct state *state)
 {
 	const struct walk *walk = state->walk;

@@ -13,8 +13,8 @@ static inline bool python_starts_with(const char *text, const char *start)
 	return strncmp(text, start, strlen(start)) == 0;
 }
 
-/* Returns the part of a path below the first folder of modules: site-packages, dist-packages or
- * python3.N. If the path has no such folder, returns the file's name. */
+/* Returns the part of a path below the first folder of modules: site-packages, dist-packages,
+ * python3 or python3.N. If the path has no such folder, returns the file's name. */
 static inline const char *python_below_root(const char *path)
 {
 	static const char site[] = "/site-packages/", dist[] = "/dist-packages/";

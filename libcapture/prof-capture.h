@@ -11,8 +11,9 @@
  * another encodes. Reading: after open, threads may share a reader; cursors and dictionaries are
  * per thread. A stream reads a capture that is being written.
  *
- * Every int function returns 0, a negative errno, or a positive enum prof_status. No function
- * prints, aborts or exits. Out-parameters (ret_*) are unchanged on failure.
+ * Every int function returns 0, a negative errno, a positive enum prof_status, or the result of a
+ * callback that stopped it. No function prints, aborts or exits. Out-parameters (ret_*) are
+ * unchanged on failure, except for prof_reader_check()'s *ret_damage.
  */
 #pragma once
 
@@ -647,9 +648,10 @@ enum prof_writer_mode {
 
 struct prof_writer_options {
 	enum prof_writer_mode mode;
-	struct prof_segment segment; /* ignored by PROF_WRITE_EXTEND */
-	unsigned int group_rows;     /* rows of a row group; 0 = 16 Ki */
-	int level;                   /* zstd level; 0 = 1 */
+	/* ignored by PROF_WRITE_EXTEND, unless the file has no segment */
+	struct prof_segment segment;
+	unsigned int group_rows; /* rows of a row group; 0 = 16 Ki */
+	int level;               /* zstd level; 0 = 1 */
 };
 
 struct prof_writer;
@@ -704,7 +706,7 @@ enum prof_damage_reason {
 	PROF_DAMAGE_PAYLOAD,
 	PROF_DAMAGE_CHECKSUM,
 	PROF_DAMAGE_DECODE,
-	PROF_DAMAGE_ORDER, /* sequence numbers or times go back */
+	PROF_DAMAGE_ORDER, /* sequence numbers or times descend, or times differ from the header */
 	PROF_DAMAGE_DICTIONARY,
 	PROF_DAMAGE_INDEX,
 	PROF_DAMAGE_CUT,
@@ -750,18 +752,19 @@ struct prof_reader_info {
 struct prof_reader;
 
 /*
- * Opens a capture for reading. Duplicates a seekable fd. First copies a pipe to an unlinked
- * temporary file in $TMPDIR; returns -ENOSPC if the copy would take more room than it leaves free
- * there. Every prefix of a capture that has the file header can be opened.
+ * Opens a capture for reading. Duplicates the fd of a regular file. Copies any other file, such as
+ * a pipe, to an unlinked temporary file in $TMPDIR (default: /tmp); returns -ENOSPC if the copy
+ * would be larger than the space that it leaves free there. Every prefix of a capture that has the
+ * whole file header can be opened.
  */
 PROF_PUBLIC PROF_MUST_CHECK int prof_reader_open(int fd, struct prof_reader **ret_reader);
 /* Free the reader's cursors and chunk lists first. Accepts NULL. */
 PROF_PUBLIC void prof_reader_free(struct prof_reader *reader);
 /*
  * Calls guard(table, data) before each batch that a cursor returns or a dictionary reads, on the
- * reading thread. A result other than 0 stops the read, which returns that result. A guard whose
- * own data has become too large returns PROF_OVER_BUDGET. Set the guard before any cursor or
- * dictionary is created; NULL: none.
+ * reading thread. A result other than 0 stops the read, which returns that result. A guard that
+ * limits memory returns PROF_OVER_BUDGET. Set the guard before any cursor or dictionary is created;
+ * NULL: none.
  */
 PROF_PUBLIC void prof_reader_set_guard(struct prof_reader *reader,
 				       int (*guard)(unsigned int table, void *data), void *data);
@@ -775,15 +778,16 @@ PROF_PUBLIC const struct prof_segment *prof_reader_segments(const struct prof_re
 PROF_PUBLIC const struct prof_damage *prof_reader_damage(const struct prof_reader *reader,
 							 size_t *ret_n);
 /*
- * Losses so far of everything that reads through this reader: cursors, dictionaries, scans and
- * checks. Query them after reading, because they grow meanwhile. Each chunk is counted once. Ranges
- * in which opening found no chunk may have held rows of any table, so `stretches` includes them for
- * every table.
+ * The losses that the cursors, dictionaries, scans and checks of a reader have found so far. Query
+ * them after reading, because each read may add losses. Each chunk is counted once. Ranges in which
+ * opening found no chunk may have held rows of any table, so `stretches` includes them for every
+ * table.
  */
 struct prof_lost {
 	uint64_t chunks; /* number of the table's chunks with lost rows */
 	uint64_t rows;   /* number of rows lost in these chunks */
-	/* number of damaged chunks without lost rows: indexes, wrong padding, unordered times */
+	/* number of damaged chunks without lost rows, such as indexes, or chunks with wrong
+	 * padding or unordered times */
 	uint64_t flawed;
 	uint64_t stretches;
 };
@@ -806,8 +810,9 @@ PROF_PUBLIC PROF_MUST_CHECK int prof_reader_scan(const struct prof_reader *reade
 						 bool (*wanted)(const struct prof_chunk *chunk,
 								void *data),
 						 void *data);
-/* Walks all headers of the file, ignoring the index, and checks every chunk. Calls found() for each
- * damage in file order. A result of found() other than 0 stops the walk, and is returned. */
+/* Walks all headers of the file, and checks every chunk. Uses the index only to name the chunks
+ * that are missing. Calls found() for each damage in file order. A result of found() other than 0
+ * stops the walk, and is returned. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_reader_verify(const struct prof_reader *reader,
 						   int (*found)(const struct prof_damage *damage,
 								void *data),
@@ -841,7 +846,8 @@ struct prof_array {
 	const uint8_t *nulls;    /* 1 = null; NULL: no row is null */
 };
 
-/* At most PROF_MAX_GROUP_ROWS rows of one epoch; valid until the next call on its cursor. */
+/* At most PROF_MAX_GROUP_ROWS rows of one epoch; valid until the next call on the cursor or stream
+ * that returned the batch. */
 struct prof_batch {
 	const struct prof_array *columns; /* in the requested order */
 	size_t rows;
@@ -913,8 +919,8 @@ PROF_PUBLIC PROF_MUST_CHECK int prof_dictionary_load(const struct prof_reader *r
 						     const uint16_t *columns, size_t n_columns,
 						     struct prof_dictionary **ret_dictionary);
 PROF_PUBLIC void prof_dictionary_free(struct prof_dictionary *dictionary);
-/* Returns the row of an id, or -1, which is shown as `<lost>` (id 0 means none, not lost). The last
- * row of an id wins. */
+/* Returns the row of an id; if several rows have the id, the last one. Returns -1 if no row has it:
+ * show `<lost>` then, except for id 0, which means "none". */
 PROF_PUBLIC ssize_t prof_dictionary_find(const struct prof_dictionary *dictionary, uint64_t id);
 PROF_PUBLIC size_t prof_dictionary_rows(const struct prof_dictionary *dictionary);
 /* Returns the i-th requested column, over all rows. */

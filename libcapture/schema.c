@@ -192,7 +192,8 @@ const struct prof_table_def *schema_find(const struct schema *schema, unsigned i
 	return i < schema->n_tables && schema->tables[i]->id == id ? schema->tables[i] : NULL;
 }
 
-/* Returns the size of a definition. If two definitions agree, the larger one is kept. */
+/* Returns the size of a definition: its columns and enum values. schema_add() keeps the larger of
+ * two definitions that agree. */
 static size_t table_weight(const struct prof_table_def *def)
 {
 	size_t weight = 0;

@@ -31,7 +31,7 @@
 /* control_hello.wants */
 #define CONTROL_WANTS_ALLOCATIONS 0x01u /* makes rings lossless, unless the session has a policy */
 #define CONTROL_WANTS_ROOM \
-	0x02u /* its threads never wait for room, so all rings must be populated */
+	0x02u /* its threads never wait for room, so memory for all rings is needed at once */
 
 /* The first packet of a connection. */
 struct control_hello {
@@ -51,9 +51,10 @@ static_assert(offsetof(struct control_hello, wants) == 32, "wants");
 static_assert(offsetof(struct control_hello, parent_start) == 40, "parent's start");
 
 /*
- * Why a process whose allocations are requested did not register. The process may have no
- * descriptor to report that. So for reason N, it briefly makes N pages of the preloaded library
- * executable, and the kernel reports a mapping of that length. Other lengths have no meaning.
+ * Why a process whose allocations are requested did not register. The process may have no free file
+ * descriptor for a report. So for reason N above 0, it briefly makes N pages of the preloaded
+ * library executable, and the kernel reports a mapping of that length. Other lengths have no
+ * meaning.
  */
 enum control_reason {
 	CONTROL_REASON_NONE, /* the process allocated nothing */

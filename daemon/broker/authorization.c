@@ -129,7 +129,8 @@ static void on_others(const struct authority_reply *reply, void *data)
 	receive_others(data, reply, 0);
 }
 
-/* Permissions may have changed during a prompt, so check the other actions again. */
+/* Checks the other actions after the prompt for the first one. Their earlier checks were cancelled,
+ * or the answers may be out of date. */
 static void on_password(const struct authority_reply *reply, void *data)
 {
 	struct session_request *request = data;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Records blocks of its own execution: its slow frames
+ * A program that records parts of its own execution, its slow frames, as blocks
  *
  *     blocks FILE [FRAMES]
  *
  *     cc -o blocks blocks.c $(pkg-config --cflags --libs libprofcollector)
  *     ./blocks frames.cap && profcapture report frames.cap --per-mark "slow frame"
  *
- * If nothing can be recorded, it reports why and does its work.
+ * If nothing can be recorded, the program reports why, and does its work.
  */
 #include <prof-collector.h>
 #include <stdio.h>

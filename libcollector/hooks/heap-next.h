@@ -57,15 +57,15 @@ bool heap_next_prepare(void);
 bool heap_next_choose(const char *settings);
 /* Sets heap_mode as the collector's state requires, and clears HEAP_ATTACH. */
 void heap_next_update_mode(void);
-/* Adds a warning to the recording, made of `why` and `what`: some calls are not recorded. Does
+/* Adds a warning to the recording: the text `why`, followed by `what` (NULL: "another"). Does
  * nothing if no allocations are requested. */
 void heap_next_warn(const char *why, const char *what);
 /* Called when a module is opened that gets libc's names from libc itself (RTLD_DEEPBIND). Warns
  * about the first such module, and repeats the warning in each later recording. */
 void heap_next_note_deep(const char *file);
-/* Called when a module is opened. Warns about the first such module that is a Python interpreter:
- * its functions are not read, because it may be unloaded at any time. Repeats the warning in each
- * later recording. */
+/* Called when a module is opened. If its name is that of Python's library, and no Python was found
+ * before, warns that Python functions are not read, because the module may be unloaded at any time.
+ * Repeats the warning in each later recording. */
 void heap_next_note_python(const char *file);
 /* Warns if Python functions, C++'s operator new, or a module with deep binding are not recorded. */
 void heap_next_warn_of_unseen(void);

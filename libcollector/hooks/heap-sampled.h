@@ -7,7 +7,7 @@
  *     if (!heap_sampled_lacks(address) && heap_sampled_remove(address)) …
  *
  * Chooses at random, with the same probability for each requested byte; or by size; or at random
- * among allocations of a minimum size. Any thread and any handler may call these functions.
+ * among allocations of a minimum size. Any thread and any signal handler may call these functions.
  */
 #pragma once
 
@@ -59,8 +59,8 @@ static inline __attribute__((always_inline)) uint64_t heap_sampled_hash(const vo
 }
 
 /* Returns true, and counts the bytes, if the allocation is not chosen; otherwise call
- * heap_sampled_throw(). If a handler that allocates interrupts this, one of the two allocations is
- * not counted. */
+ * heap_sampled_throw(). If a signal handler that allocates interrupts this function, one of the two
+ * allocations is not counted. */
 static inline __attribute__((always_inline)) bool heap_sampled_pass_over(uint32_t generation,
 									 uint64_t size)
 {

@@ -13,7 +13,7 @@
  * safe-read.c, because its state may have been released at the interpreter's end. The ranges that
  * the last such walk read are read with one system call, since most are needed again. errno does
  * not change.
- * Invariants: (1) memory is loaded directly only with the lock, and outside of handlers
+ * Invariants: (1) memory is loaded directly only with the lock, and outside of signal handlers
  *                 [test-python-walk: unlocked]
  *             (2) the work is bounded, whatever the list contains  [test-python-walk: endless]
  *             (3) a list that contradicts itself is not returned  [test-python-walk: torn]
@@ -213,8 +213,8 @@ static INLINE bool read_word(struct python_memory *memory, bool is_direct, uint6
 /* ---- The list -------------------------------------------------------------------------------- */
 
 /* Returns this thread's state in the interpreter, or 0 if the thread has none. Sets is_direct if
- * the thread holds the lock. Does not call the interpreter in a handler (`stack` is NULL), because
- * the call may make the loader allocate the thread's variable. */
+ * the thread holds the lock. Does not call the interpreter in a signal handler (`stack` is NULL),
+ * because the call may make the loader allocate the thread's variable. */
 static uint64_t find_thread(struct python_memory *memory, const struct python_stack *stack)
 {
 	const struct interp_cpython *layout = python_interpreter.layout;
@@ -310,8 +310,8 @@ static INLINE bool is_referenced(const struct interp_cpython *layout, const uint
 }
 
 /* Converts the frame's position in the thread's copy of the bytecode to the position in the code
- * object, which has `size` instructions. Checks the result, because a handler may interrupt the
- * thread between the changes of a frame's copy and of its position. */
+ * object, which has `size` instructions. Checks the result, because a signal handler may interrupt
+ * the thread when only one of a frame's copy and position has changed. */
 static INLINE bool leave_copy(struct python_walk *walk, bool is_direct, struct python_frame *frame,
 			      uint32_t index, uint64_t size)
 {

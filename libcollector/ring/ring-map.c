@@ -2,8 +2,9 @@
 /*
  * Ring map - maps a process's arena, and claims rings for its threads
  *
- * The engine made and sealed the arena. Its layout is checked once and copied, so that later
- * changes cannot lead outside the arena. A claim is one atomic compare-and-exchange.
+ * The engine made and sealed the arena. Its layout is checked when the arena is mapped. A claim
+ * copies a ring's directory entry and checks the copy, so that a later change of the entry cannot
+ * lead outside the arena. The claim itself is one atomic compare-and-exchange.
  * Invariants: (1) memory that could raise SIGBUS is not mapped      [test-ring: map]
  *             (2) a ring has one owner                              [test-ring: recycle, claims]
  *             (3) a forked child has no ring                        [test-ring-interrupted: fork]

@@ -35,7 +35,8 @@ while time.process_time() < finish: turn()'
 
 
 def record_chains(tmp_path_factory, *command):
-    """Makes an oracle write the chains that it can have. Returns the file's path."""
+    """Runs an oracle, which writes the chains of functions that are possible in it. Returns the
+    path of the file."""
     path = tmp_path_factory.mktemp("chains") / "chains.json"
     subprocess.run([*command, "record", path], check=True, timeout=120)
     return path

@@ -195,8 +195,8 @@ def test_copy_of_a_file_that_is_served(served, told, capture):
 
 
 def test_files_that_nobody_takes(hostile, capture):  # noqa: F811
-    """An engine that does not read gets no more files than its socket holds. It may request the other
-    files again, and gets them when it reads."""
+    """An engine that does not read gets no more files than its socket and profd's queue hold. The
+    engine may request the other files again, and gets them when it reads."""
     held = int(Path("/proc/sys/net/core/wmem_default").read_text()) // 512  # maximum number of messages in a socket
     # When the engine begins to read, up to `held` + 256 requests may still wait or be worked on; all
     # others are answered.

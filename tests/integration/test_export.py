@@ -34,7 +34,7 @@ HOSTILE = b"=1+1,\";'\\\n\r\t\x1b[31m\xe2\x80\xae\xff\xc2\x9b"
 @pytest.fixture(scope="module", params=["hostile"] if SANITIZED else ["plain", "hostile"])
 def capture(request, tmp_path_factory):
     """A capture with several epochs, threads and every table. "hostile": all names are harmful.
-    "real": a recording of an interpreter, and of a compiler that a shell executes as the same process."""
+    "real": a recording of an interpreter, and of a compiler that replaces a shell by exec."""
     path = tmp_path_factory.mktemp("export") / "x.cap"
     if request.param == "real":
         (path.parent / "x.c").write_text("".join(f"long f{i}(long n) {{ long s = 0; for (long i = 0; i < n; i++) s += i * {i} ^ n; return s; }}\n" for i in range(250)))

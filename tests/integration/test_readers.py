@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Every verb of profcapture on captures that make-capture wrote: complete, cut, damaged, appended,
-with unknown tables."""
+"""Verbs of profcapture on captures that make-capture wrote: complete, cut, damaged, appended, with
+unknown tables."""
 import collections
 import csv
 import io

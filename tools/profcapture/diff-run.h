@@ -9,7 +9,8 @@
 /* Reads one capture. All runs have the same options; each run frees its own copy of the
  * filters. */
 bool diff_run_read(struct diff *diff, unsigned side, const char *file, GError **error);
-/* Stores the denominators of the blocks. */
+/* Sets run->weights, the denominators by which the counts of the blocks are divided, and their
+ * sum. */
 bool diff_run_weigh(struct diff_run *run, GError **error);
 void diff_run_free(gpointer data);
 

@@ -16,7 +16,7 @@ struct report {
 	struct reader reader;
 	struct profile profile;
 	bool tree, inlined, not_inlined, no_children, full_names, no_fold;
-	uint64_t tree_lines; /* --limit: at most this many lines of a tree; 0 = not given */
+	uint64_t tree_lines; /* --limit, if given: maximum lines of a tree in text; 0: no limit */
 	struct frame_filters filters;
 	const char *callers, *callees;
 	char *focus_name;       /* name of the function that `callers` or `callees` selects */

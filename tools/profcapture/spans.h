@@ -18,7 +18,8 @@ enum span_kind {
 
 struct span {
 	enum span_kind kind;
-	uint32_t thread;          /* index in names: it began the span (SPAN_NO_BEGIN: ended it) */
+	/* index in names of the thread that began the span (SPAN_NO_BEGIN: that ended it) */
+	uint32_t thread;
 	const char *group, *name; /* interned; NULL = none */
 	int64_t start_ns, end_ns; /* since the capture's start; equal except in SPAN_WHOLE */
 };

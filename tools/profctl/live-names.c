@@ -320,8 +320,8 @@ static void leave_unknown(struct live *live)
 	g_array_set_size(live->unnamed, left);
 }
 
-/* Returns the image with the most of the places in `numbers`, among the images that may be
- * requested now; 0: none. */
+/* Returns, of the images that may be requested now, the one with the most places in `numbers`; 0:
+ * none. */
 static uint32_t next_image(struct live_names *names, const GArray *numbers, gint64 now_us)
 {
 	const struct live *live = names->live;

@@ -3,8 +3,9 @@
  * Transport - the two ways to reach a profd
  *
  * On the system bus, the first call to the well-known name starts the service; later calls use the
- * unique name of that process. A profd of another version is not used, because its options may have
- * other meanings. A private profd is started as `profd --private` on a socketpair, in a new session
+ * unique name of that process. A profd of another major version (or minor version, if the major
+ * version is 0) is not used, because its options may have other meanings. A private profd is
+ * started as `profd --private` or `profd --private-probes` on a socketpair, in a new session
  * (setsid(2)), so that Ctrl-C does not reach it. It exits when the connection closes: when
  * profctl ends for any reason, profd finishes the file and exits.
  */

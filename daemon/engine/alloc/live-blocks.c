@@ -15,7 +15,7 @@
  *             (3) the table takes no memory beyond its budget  [test-engine-heap: limits]
  *             (4) no change takes long: slots are moved, and pages allocated, a few at a time
  *                 [test-engine-heap: pages]
- * Runs on the drain thread only. Does not depend on rows.
+ * Runs on the drain thread only. Does not read or write rows of the capture.
  */
 #include "daemon/engine/alloc/live-blocks.h"
 

@@ -15,7 +15,7 @@
  *                 [test-engine-tasks: filter]
  *             (4) with per-task events, no event is applied twice  [test-engine-samples: ranks]
  *             (5) n_alive counts the processes that have a thread  [test-engine-tasks: exit]
- * Runs on the drain thread only. Reads no records and no snapshots (events.c, scan.c).
+ * Runs on the drain thread only. events.c reads the records, and scan.c the snapshots.
  */
 #include "daemon/engine/model/tasks.h"
 

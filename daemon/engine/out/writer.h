@@ -15,7 +15,7 @@ struct writer_batch {
 	uint64_t from_ns, to_ns;
 };
 
-/* Rows of one table: they could not be written. */
+/* The rows of one table that could not be written. */
 struct writer_loss {
 	enum prof_table table;
 	uint64_t rows, bytes, from_ns, to_ns;

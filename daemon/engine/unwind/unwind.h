@@ -11,7 +11,7 @@
 #define UNWIND_EXACT \
 	(UINT64_C(1) << 63) /* set: the CPU was at the address; not set: return address */
 
-/* The user part of a stack. Addresses are leaf first, with UNWIND_EXACT. */
+/* The user part of a stack. Addresses are leaf first; each includes the bit UNWIND_EXACT. */
 struct unwind_stack {
 	const uint64_t *ips;
 	size_t n;
@@ -75,7 +75,7 @@ void unwind_done(struct unwind *unwind);
 void unwind_request_all(struct unwind *unwind, const struct unwind_input *input,
 			const struct maps *maps);
 
-/* Copies the registers of a sample, which must have some. */
+/* Copies the registers of a sample. The sample must have registers. */
 void unwind_read_registers(const uint64_t *registers, struct unwind_input *input);
 
 /* Walks a stack. Returns false if a table, the size of a frame, or the mappings are missing:
