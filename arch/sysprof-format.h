@@ -2,7 +2,8 @@
 /*
  * Sysprof-format - sysprof's frames, in the rings of its library and in its files
  *
- * A frame is a header and a body of its type; its length is a multiple of 8 and includes both.
+ * A frame is a header, which has the frame's type, and a body. The frame's length is a multiple of
+ * 8, and includes both.
  * Everything is in native byte order and packed: these structs have no holes, and the texts or
  * addresses of a frame follow them. A text of fixed width may lack its NUL. A file is a file header
  * and frames in any order. The numbers and layouts are those of sysprof's public

@@ -83,7 +83,8 @@ static_assert(offsetof(struct control_request, n_rings) == 24, "rings");
 enum control_status {
 	CONTROL_OK,
 	CONTROL_NOT_A_TARGET, /* the session does not record this process */
-	CONTROL_NO_SESSION,   /* no session has this token, or no session records this process */
+	/* no session has this token or, without a token, no session may record this process */
+	CONTROL_NO_SESSION,
 	/* answer to a hello of another version; `version` is then the supported one */
 	CONTROL_VERSION_UNKNOWN,
 	CONTROL_LIMIT, /* the session, or the user, has reached its maximum */

@@ -7,8 +7,8 @@
 #     tests/systemd-chroot.sh [-k FOLDER] [BUILD]      BUILD: a build folder to install from; default: a new one
 #
 # -k keeps the chroot in FOLDER, and uses it again if it exists. Needs root, mmdebstrap, cgroup2,
-# and a Debian host whose apt is updated. The kernel and the network are the host's; its processes
-# and files are invisible.
+# and a Debian host whose apt is updated. The kernel and the network are the host's. The host's
+# processes and files are invisible.
 
 set -euo pipefail
 

@@ -2,9 +2,9 @@
 /*
  * Control - accepts processes that want to register their collectors
  *
- * Any process may connect. A peer first sends a fixed-size packet, in which only the token is
- * trusted; the kernel reports the peer's process and user. The session's engine then handles the
- * peer.
+ * Any process may connect. A peer first sends a packet of fixed size, which may have a session's
+ * token. The kernel, not the packet, identifies the peer's process and user. The session's engine
+ * then handles the peer.
  * The name of a private session's socket is public (/proc/net/unix), so every peer must send the
  * session's token. The socket accepts peers of profd's user and of root. If profd runs as root, the
  * socket accepts peers of all users, because a process that root starts may change its user.

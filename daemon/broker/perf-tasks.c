@@ -149,8 +149,8 @@ static bool fail_task(const struct perf_tasks *opening, const struct event *even
 	return perf_fail_open(event, cpu, failed, error);
 }
 
-/* Attaches the program that reads interpreters' frames to an event. If that fails, the program is
- * not used at any event. The program does nothing until it is given a process. */
+/* Attaches to an event the BPF program that reads the frames of interpreted programs. If that
+ * fails, the BPF program is used at no event. It does nothing until it is given a process. */
 static void attach(struct perf_tasks *opening, const struct event *event, int fd)
 {
 	if (!opening->interpreters ||

@@ -143,12 +143,12 @@ const char *ring_fault_name(enum ring_fault fault);
 /* Before sleeping: call ring_arena_arm(), check that no ring is a third full (ring_reader_fill()),
  * then FUTEX_WAIT on *ret_doorbell with the returned value and a timeout. */
 uint32_t ring_arena_arm(struct ring_arena_memory *memory, uint32_t **ret_doorbell);
-/* Requests that producers stop, because records will no longer be read. Records that they publish
- * before they see this must still be drained. */
+/* Requests that producers stop, because the session ends. Records that they publish before they see
+ * the request must still be drained. */
 void ring_arena_end(struct ring_arena_memory *memory);
 /* Returns the number of unread bytes, limited to the ring's size; 0 after a fault. */
 uint64_t ring_reader_fill(const struct ring_reader *reader);
-/* Returns whether a process uses the arena; the process itself sets that. */
+/* Returns whether a process has joined the arena. The process itself sets this flag. */
 bool ring_arena_is_joined(const struct ring_arena_memory *memory);
 /* Returns the number of records that found no ring, as the process counted them. */
 uint64_t ring_arena_lost(const struct ring_arena_memory *memory);

@@ -7,7 +7,8 @@
  * copies the mask before it checks its other arguments, so EINVAL means readable. No filter that
  * lets a program run refuses rt_sigprocmask(). A load faults only if memory is unmapped after its
  * probe.
- * Invariants: (1) nothing faults, whatever the address  [test-self-unwind: corrupt, memory]
+ * Invariants: (1) except in that case, nothing faults, whatever the address
+ *                 [test-self-unwind: corrupt, memory]
  *             (2) with a seccomp filter, only calls that every program needs are made: prctl(),
  *                 getpid(), rt_sigprocmask()  [test-self-unwind: seccomp]
  * Later changes of memory are not detected.

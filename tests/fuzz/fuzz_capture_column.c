@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Fuzz target of libcapture/codec.c. The input is the count of values (u16), a descriptor and the
- * encoded bytes. Decodes the bytes; then uses the input as values, encodes them in each enum
- * prof_order, and checks that they decode to the same values.
+ * encoded bytes. Decodes the bytes; then uses the input as values, encodes them in each order of
+ * enum prof_order, and checks that they decode to the same values.
  */
 #include "libcapture/codec.h"
 

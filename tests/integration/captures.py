@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Captures of generated rows, and the command line of each verb of profcapture that reads captures."""
+"""Captures of generated rows, and command lines of verbs of profcapture that read captures."""
 import os
 import subprocess
 
@@ -30,8 +30,8 @@ def unprintable(text):
 
 
 def check_cut(profcapture, *command):
-    """Checks that a list that --limit cuts says so, and how to get the rest, and that its total number
-    of rows, if it is given, is right."""
+    """Checks that a list that is cut by --limit says that it is cut, and how to get the rest; and
+    that its total number of rows, if it is given, is right."""
     whole, cut = (profcapture.json(*command, "--limit", limit) for limit in (0, 1))
     assert not whole["truncated"] and cut["truncated"], command
     if "rows" in whole["data"]:

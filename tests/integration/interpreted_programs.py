@@ -84,9 +84,9 @@ def check_pid(profctl, profcapture, capture, kind, chains, program, **options):
 
 
 def check_callbacks(part, callers, expected):
-    """Checks stacks with callbacks: two processes, each from a different one of `callers`, call a C function
-    that calls back. `expected(caller)`: the functions that the caller called, innermost first, each with
-    the range of the number of native frames after it."""
+    """Checks stacks with callbacks: in each of two processes, another one of `callers` calls a C
+    function that calls back. `expected(caller)`: the functions that the caller called, innermost
+    first, each with the range of the number of native frames after it."""
     counts = collections.Counter()
     for sample in settled(part.samples):
         chain = named(part.chain(sample))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""The Python executables that tests use: Debian's, and one of those that pyenv built (the commit
-chooses it; a soak uses all). PROF_TEST_PYTHONS names more, separated by colons.
+"""The Python executables that tests use: Debian's, and one of those that pyenv built (which one
+depends on the commit; a soak uses all). PROF_TEST_PYTHONS names more, separated by colons.
 
     PYTHONS = pythons(0)    # a different number in each scenario, so that all scenarios use more of them
 """

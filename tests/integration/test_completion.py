@@ -44,7 +44,8 @@ def test_files(complete):
 
 @pytest.mark.parametrize("verb", ["stop", "pause", "resume"])
 def test_no_files_where_there_are_sessions(complete, monkeypatch, verb):
-    """test_bus_control checks session numbers. Without a bus, no session exists."""
+    """Without a bus, no session exists. test_bus_control checks that the numbers of sessions are
+    offered."""
     monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent")
     assert complete(verb, "") == []
     assert complete(verb, "-") == ["--help"]

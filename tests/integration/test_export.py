@@ -84,7 +84,7 @@ def test_folded(profcapture, capture, report, export, options):
     leaves = collections.Counter()
     for stack, count in lines:
         leaves[stack.rsplit(";", 1)[-1]] += int(count)
-    # compares only the counts, because the names are escaped and their ';' replaced
+    # only the counts are compared, because the export escapes names and replaces ';' in them
     assert sorted(leaves.values()) == sorted(names(data["rows"], "self").values())
 
 

@@ -61,7 +61,7 @@ def test_copy():
 
 
 def test_other_libc(require, tmp_path):
-    """Frames are found with musl, too, which has the data of a thread at another place."""
+    """Frames are found with musl, too, which keeps thread-specific data at another place."""
     require("musl-gcc")
     source, program = Path(os.environ["PROF_SOURCE_DIR"]), tmp_path / "python3.12"
     subprocess.run(["musl-gcc", "-rdynamic", "-I", source, "-o", program, source / "tests/tools/fake-python.c"], check=True)

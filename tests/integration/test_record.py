@@ -191,8 +191,8 @@ def test_run_time_is_what_the_kernel_counts(profctl, profcapture, capture, compi
     assert all(abs(sum(map(float, column)) - whole) <= 0.0051 * len(shown) for column, whole in zip(zip(*shown), sums)), (shown, sums)
 
 
-# Each `brief` thread prints its lifetime. `sleeper` only pauses, so it is never switched while it
-# is recorded.
+# Each `brief` thread prints when it began and ended. `sleeper` only pauses, so it is never switched
+# if it existed before the recording.
 WALL = r"""
 #include <pthread.h>
 #include <stdio.h>
@@ -977,7 +977,7 @@ def test_parent_with_signals_of_its_own(recorder, capture):
 ])
 def test_killed(recorder, profcapture, capture, busy, victim, state):
     process = recorder("-p", busy.pid, "-o", capture, stderr=subprocess.DEVNULL)
-    wait_for_samples(capture, 3.2)  # more than three writes, to notice if there were only one every two seconds
+    wait_for_samples(capture, 3.2)  # long enough for three writes, to notice if rows were written only every two seconds
     profd = children(process.pid)["profd"]
     engine = children(profd)["profd-engine"]
     os.kill({"profctl": process.pid, "profd": profd, "profd-engine": engine}[victim], signal.SIGKILL)

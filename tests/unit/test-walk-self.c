@@ -81,7 +81,7 @@ static uint8_t *read_file(const char *path)
 	return steal_ptr(&bytes);
 }
 
-/* The headers are valid, because the file is running here. */
+/* The headers are valid, because the loader has loaded the file. */
 static bool find_eh_frame(const uint8_t *file, struct cfi_section *ret_section)
 {
 	const ElfW(Ehdr) *header = (const void *)file;
@@ -238,8 +238,8 @@ static __attribute__((noinline)) void check_here(void)
 		check_same(&result, 0, &expected);
 }
 
-/* Walks in a handler, from the interrupted registers. The interrupted function's caller recorded
- * `expected`. */
+/* Walks in a signal handler, from the interrupted registers. The interrupted function's caller
+ * recorded `expected`. */
 static void check_interrupted(const ucontext_t *context, const struct expected *expected)
 {
 	const struct walk_registers registers = CONTEXT_REGISTERS(*context);

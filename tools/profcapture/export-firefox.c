@@ -12,10 +12,10 @@
  * tree is a frame with a line; its `inlineDepth` is the number of calls that it is inlined into.
  * Each frame belongs to a function; the frame's line is in that function's file.
  *
- * Waiting: each time during which a thread was on no CPU is a mark, whose name is the reason: it
- * waited, it was preempted, or it was ready and no CPU was free. Only the longest are kept
- * (EXPORT_MOST_WAITS), because viewers cannot open millions; the profile says how many are left
- * out.
+ * Waiting: each period in which a thread was on no CPU is a mark, whose name is the reason: the
+ * thread waited, was preempted, or was ready while no CPU was free. Only the longest periods are
+ * kept (EXPORT_MOST_WAITS), because viewers cannot open millions of marks; the profile says how
+ * many are left out.
  *
  * Marks: a mark without an end, or without a start, is written as such; the profiler decides how to
  * show it. Allocations: the profiler finds the block of a free by its address, and only in the

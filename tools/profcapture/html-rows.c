@@ -84,7 +84,7 @@ static void add_samples(struct html_rows *rows, const struct html_samples *sampl
 }
 
 /* Converts the samples of rows->side to the page's times and indexes. `stacks`: the page's node for
- * each node of the side; NULL: the nodes are equal. */
+ * each node of the side; NULL: the stacks stay as they are. */
 static void convert_samples(struct html_rows *rows, struct html_samples *samples,
 			    const uint32_t *stacks)
 {
@@ -149,7 +149,7 @@ static void write_samples(struct html_rows *rows)
 
 /* ---- waits ----------------------------------------------------------------------------------- */
 
-/* Adds the waits that cross a border of cells (html-waits.h), ordered by their begin. */
+/* Adds the waits that cross a border of cells (html-waits.h), ordered by their start. */
 static void write_across(struct html_rows *rows)
 {
 	static const struct report_column columns[] = {
@@ -275,7 +275,7 @@ static void write_stacks(struct html_rows *rows)
 struct page_marks {
 	struct html_rows *rows;
 	GArray *all;    /* struct html_mark */
-	guint most;     /* number of marks that are kept */
+	guint most;     /* maximum number of marks to keep */
 	uint64_t n;     /* number of marks, including those that were left out */
 	GArray *counts; /* uint64_t by name: number of marks, including those that were left out */
 	GHashTable *names; /* length of the group, group and name → index + 1 */

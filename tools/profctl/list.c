@@ -212,7 +212,7 @@ static void listed_clear(gpointer pointer)
 
 COMPARE_BY(compare_listed, struct listed_event, ORDER(a->kind, b->kind), strcmp(a->name, b->name))
 
-/* Lists the probes of "FILE" or "FILE:PATTERN"; each once, although it may have several places. */
+/* Lists the probes of "FILE" or "FILE:PATTERN". Lists a probe with several places once. */
 static void add_file(struct event_list *list, const char *operand)
 {
 	const char *colon = strchr(operand, ':');

@@ -85,7 +85,7 @@ struct names {
 	const struct redactor *redactor;
 	/* show the interpreter's own frames in the stacks of interpreted programs */
 	bool interpreter_frames;
-	/* stacks have no interpreted functions */
+	/* leave the interpreted functions out of stacks */
 	bool native_frames;
 	bool of_system;    /* the capture is of the whole system, not of one program */
 	GHashTable *texts; /* set of interned strings */

@@ -35,9 +35,9 @@ void switches_exit(struct switches *switches, struct tasks *tasks, uint32_t cpu,
 /* Records that a thread, which is not known to be on a CPU, is in `state` from time_ns on. */
 void switches_note(struct tasks *tasks, struct thread *thread, enum prof_switch_state state,
 		   uint64_t time_ns);
-/* Writes the final states of all threads that are not on a CPU. Must be called after switches_end()
- * for each CPU. Unless `all_known`, skips threads that have been ready since the beginning, because
- * they may be running on a CPU that reported nothing. */
+/* Writes the final states of all threads that are not on a CPU. Call this after switches_end() was
+ * called for every CPU. Unless `all_known`, skips threads that have been ready since the beginning,
+ * because they may be running on a CPU that reported nothing. */
 void switches_note_all(struct tasks *tasks, bool all_known, uint64_t time_ns);
 /* Called for each sample, which names the thread on the CPU. If the CPU has reported no switch yet,
  * the thread has been on it since begin_ns. */

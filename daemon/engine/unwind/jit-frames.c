@@ -274,7 +274,8 @@ static void merge(struct jit_frames *frames, const GArray *added)
 	g_array_set_size(all, MIN_OF(kept, MAX_FUNCTIONS));
 }
 
-/* Reads on after the last whole record. Returns false if nothing more can be read, now or ever. */
+/* Continues to read after the last whole record. Returns false if nothing more can be read, now or
+ * ever. */
 static bool read_some(struct jit_frames *frames, uint8_t **buffer, size_t *size, uint64_t max_bytes,
 		      uint64_t *bytes, struct added *added)
 {

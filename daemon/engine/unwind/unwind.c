@@ -491,8 +491,9 @@ static bool compute_fp(struct unwind_lane *lane, const struct walk_frame *frame,
 /*
  * Repeats a walk that ended because fp was unknown, with an fp that is computed from sp. fp is
  * aligned, and higher if the call has arguments on the stack. An address below the right fp is that
- * of an argument or a saved register, not of a frame; one above it may be the frame of an outer
- * function. So the right fp is the lowest one from which the walk reaches the root by CFI alone.
+ * of an argument or a saved register, not of a frame; an address above the right fp may be that of
+ * an outer function's frame. So the right fp is the lowest one from which the walk reaches the root
+ * by CFI alone.
  * Returns whether there is such an fp; if not, the frames are the same as before.
  */
 static bool walk_from_sp(struct unwind_lane *lane, struct walk_job *job)
