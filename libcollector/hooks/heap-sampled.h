@@ -58,9 +58,9 @@ static inline __attribute__((always_inline)) uint64_t heap_sampled_hash(const vo
 	return ((uintptr_t)address >> 4) * HASH_ODD;
 }
 
-/* Returns true, and counts the bytes, if the allocation is not chosen; otherwise call
- * heap_sampled_throw(). If a signal handler that allocates interrupts this function, one of the two
- * allocations is not counted. */
+/* Returns true if the allocation is not chosen, and counts its bytes unless it is smaller than
+ * heap_least. Otherwise call heap_sampled_throw(). If a signal handler that allocates interrupts
+ * this function, one of the two allocations is not counted. */
 static inline __attribute__((always_inline)) bool heap_sampled_pass_over(uint32_t generation,
 									 uint64_t size)
 {

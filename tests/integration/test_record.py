@@ -977,7 +977,8 @@ def test_parent_with_signals_of_its_own(recorder, capture):
 ])
 def test_killed(recorder, profcapture, capture, busy, victim, state):
     process = recorder("-p", busy.pid, "-o", capture, stderr=subprocess.DEVNULL)
-    wait_for_samples(capture, 3.2)  # long enough for three writes, to notice if rows were written only every two seconds
+    # long enough for three writes, to notice if rows were written only every two seconds
+    wait_for_samples(capture, 3.2)
     profd = children(process.pid)["profd"]
     engine = children(profd)["profd-engine"]
     os.kill({"profctl": process.pid, "profd": profd, "profd-engine": engine}[victim], signal.SIGKILL)

@@ -216,7 +216,8 @@ def test_sqlite(profctl, profcapture, everybody, request, require, policy):
     data = record("--memory", "-o", capture, "--", "sqlite3", ":memory:", script)
     assert data["lost"] == 0 and data["transport"] == "private"
     allocs, = check_ends(profcapture, capture).values()
-    assert len(allocs) > 300 and sum(row["stack"] != 0 for row in allocs) > len(allocs) * 0.99  # low limits, because newer versions of sqlite3 have their own heap
+    # a low limit, because newer versions of sqlite3 have their own heap
+    assert len(allocs) > 300 and sum(row["stack"] != 0 for row in allocs) > len(allocs) * 0.99
 
 
 def test_python(profctl, profcapture, capture):
