@@ -22,7 +22,7 @@ struct table_header {
 	uint32_t n_pages, n_rows, n_rules;
 	uint32_t reserved; /* 0 */
 };
-static_assert(sizeof(struct table_header) == 32, "rules are aligned behind it");
+static_assert(sizeof(struct table_header) == 32, "rules are aligned after it");
 
 uint64_t table_layout_size(const struct table_header *header);
 void table_layout_set(struct unwind_table *table, const void *bytes);

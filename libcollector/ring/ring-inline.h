@@ -65,7 +65,8 @@ struct ring {
 
 struct ring_arena {
 	struct ring_arena_header *shared;
-	volatile uint32_t *alive; /* in a page that is zeroed in a forked child */
+	volatile uint32_t *alive;        /* in a page that is zeroed in a forked child */
+	const struct ring_place *places; /* in the arena, so their contents may change */
 	size_t bytes, own_bytes;
 	struct ring_budget *budget, own_budget;
 	uint32_t n_rings;

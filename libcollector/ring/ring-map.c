@@ -2,9 +2,10 @@
 /*
  * Ring map - maps a process's arena, and claims rings for its threads
  *
- * The engine made and sealed the arena. Its layout is checked when the arena is mapped. A claim
- * copies a ring's directory entry and checks the copy, so that a later change of the entry cannot
- * lead outside the arena. The claim itself is one atomic compare-and-exchange.
+ * The engine made and sealed the arena, and can change it at any time. The header is copied when
+ * the arena is mapped, a ring's directory entry when the ring is claimed; only the copies are checked
+ * and used, so that no change can lead outside the arena. The claim itself is one atomic
+ * compare-and-exchange.
  * Invariants: (1) memory that could raise SIGBUS is not mapped      [test-ring: map]
  *             (2) a ring has one owner                              [test-ring: recycle, claims]
  *             (3) a forked child has no ring                        [test-ring-interrupted: fork]
@@ -39,9 +40,9 @@ static bool is_good_place(const struct ring_place *place, uint64_t bytes)
 	       place->data_offset <= bytes && bytes - place->data_offset >= place->data_bytes;
 }
 
-static const struct ring_place *directory(const struct ring_arena *arena)
+static struct ring_place read_place(const struct ring_place *places, uint32_t i)
 {
-	return (const void *)((const uint8_t *)arena->shared + arena->shared->directory_offset);
+	return *(const volatile struct ring_place *)&places[i];
 }
 
 static void *map_memory(size_t bytes)
@@ -52,9 +53,10 @@ static void *map_memory(size_t bytes)
 	return at == MAP_FAILED ? NULL : at;
 }
 
-static int map_own(struct ring_arena_header *shared, size_t bytes, struct ring_arena **ret_arena)
+static int map_own(struct ring_arena_header *shared, const struct ring_arena_header *header,
+		   struct ring_arena **ret_arena)
 {
-	size_t own = sizeof(struct ring_arena) + shared->n_rings * sizeof(struct ring);
+	size_t own = sizeof(struct ring_arena) + header->n_rings * sizeof(struct ring);
 	struct ring_arena *arena = map_memory(own);
 	uint32_t *alive = map_memory(RING_PAGE);
 	int r = arena && alive ? 0 : -ENOMEM;
@@ -71,10 +73,11 @@ static int map_own(struct ring_arena_header *shared, size_t bytes, struct ring_a
 	*alive = 1;
 	arena->shared = shared;
 	arena->alive = alive;
-	arena->bytes = bytes;
+	arena->bytes = header->arena_bytes;
 	arena->own_bytes = own;
-	arena->n_rings = shared->n_rings;
-	if (CPU_HAS_TICK && (shared->compat & RING_COMPAT_TICKS))
+	arena->places = (const void *)((const uint8_t *)shared + header->directory_offset);
+	arena->n_rings = header->n_rings;
+	if (CPU_HAS_TICK && (header->compat & RING_COMPAT_TICKS))
 		arena->time_flags = RING_FLAG_TICKS;
 	arena->budget = &arena->own_budget;
 	*ret_arena = arena;
@@ -83,19 +86,23 @@ static int map_own(struct ring_arena_header *shared, size_t bytes, struct ring_a
 
 static int map_shared(struct ring_arena_header *shared, size_t bytes, struct ring_arena **ret_arena)
 {
+	const struct ring_arena_header header = *(const volatile struct ring_arena_header *)shared;
 	const struct ring_place *places;
 
-	if (!is_good_header(shared, bytes))
+	if (!is_good_header(&header, bytes))
 		return -EPROTO;
-	places = (const void *)((const uint8_t *)shared + shared->directory_offset);
-	for (uint32_t i = 0; i < shared->n_rings; i++)
-		if (!is_good_place(&places[i], bytes))
+	places = (const void *)((const uint8_t *)shared + header.directory_offset);
+	for (uint32_t i = 0; i < header.n_rings; i++) {
+		struct ring_place place = read_place(places, i);
+
+		if (!is_good_place(&place, bytes))
 			return -EPROTO;
+	}
 	if (madvise(shared, bytes, MADV_DONTFORK) < 0)
 		return -errno;
 	/* Keep the arena out of the program's core files. */
 	madvise(shared, bytes, MADV_DONTDUMP);
-	return map_own(shared, bytes, ret_arena);
+	return map_own(shared, &header, ret_arena);
 }
 
 int ring_arena_map(int fd, struct ring_arena **ret_arena)
@@ -192,8 +199,7 @@ struct ring *ring_claim(struct ring_arena *arena, uint32_t tid, uint64_t min_byt
 	if (!*arena->alive)
 		return NULL;
 	for (uint32_t i = 0; i < arena->n_rings; i++) {
-		/* Copy the directory entry, because the shared one may change after the check. */
-		struct ring_place place = directory(arena)[i];
+		struct ring_place place = read_place(arena->places, i);
 		struct ring_header *header;
 		uint64_t state;
 
@@ -216,13 +222,16 @@ struct ring *ring_claim(struct ring_arena *arena, uint32_t tid, uint64_t min_byt
 
 bool ring_arena_is_lossless(const struct ring_arena *arena)
 {
-	struct ring_place place = directory(arena)[0];
+	const struct ring_header *header;
+	struct ring_place place;
 
-	return *arena->alive && is_good_place(&place, arena->bytes) &&
-	       RING_LOAD(
-		       &((const struct ring_header *)(const void *)((const uint8_t *)arena->shared +
-								    place.header_offset))
-				->policy) == RING_LOSSLESS;
+	if (!*arena->alive || arena->n_rings == 0)
+		return false;
+	place = read_place(arena->places, 0);
+	if (!is_good_place(&place, arena->bytes))
+		return false;
+	header = (const void *)((const uint8_t *)arena->shared + place.header_offset);
+	return RING_LOAD(&header->policy) == RING_LOSSLESS;
 }
 
 uint32_t ring_arena_count_free(const struct ring_arena *arena)

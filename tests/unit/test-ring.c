@@ -512,6 +512,23 @@ static void test_hostile_consumer(void)
 	pair_done(&pair);
 }
 
+/* A header that changes after the arena was mapped does not move the directory. */
+static void test_changed_header(void)
+{
+	struct ring_arena_header *header;
+	struct ring *ring;
+
+	REQUIRE(pair_init(&pair, SMALL, 2, RING_LOSSLESS));
+	header = (void *)pair.memory.base;
+	header->directory_offset = UINT32_MAX & ~7u;
+	header->n_rings = UINT16_MAX;
+	CHECK(ring_arena_is_lossless(pair.arena));
+	ring = ring_claim(pair.arena, 1, 0, 0);
+	CHECK(ring != NULL);
+	ring_release(ring);
+	pair_done(&pair);
+}
+
 int main(void)
 {
 	RUN(test_arena);
@@ -529,5 +546,6 @@ int main(void)
 	RUN(test_conservation_drop);
 	RUN(test_conservation_lossless);
 	RUN(test_hostile_consumer);
+	RUN(test_changed_header);
 	return test_end();
 }
