@@ -23,7 +23,7 @@
 #include "base/v8-layouts.h"
 
 #define INTERP_MAX_FRAMES 128u
-#define INTERP_MAX_NAME 511u /* bytes; these sizes are powers of two minus one */
+#define INTERP_MAX_NAME 511u /* bytes; like the next two, a power of two minus one */
 #define INTERP_MAX_FILE 1023u
 #define INTERP_MAX_LINES 8191u
 /* Maximum number of code objects described before a sample; later samples describe the rest. */
@@ -44,7 +44,7 @@ enum interp_family {
 		[INTERP_PYTHON] = "Python", [INTERP_RUBY] = "Ruby", [INTERP_PHP] = "PHP", \
 		[INTERP_PERL] = "Perl", [INTERP_V8] = "V8",                               \
 	}
-/* How readers name the kind of the functions, by family. */
+/* The `kind` of functions in a capture, by family. */
 #define INTERP_FAMILY_KINDS                                                               \
 	{                                                                                 \
 		[INTERP_PYTHON] = "python", [INTERP_RUBY] = "ruby", [INTERP_PHP] = "php", \
@@ -52,7 +52,8 @@ enum interp_family {
 	}
 
 /* A version is MAJOR.minor. V8 has several major versions, and minor versions of one digit, so its
- * `minor` has both (V8_VERSION()). CPython's `minor` may also have CPYTHON_FREE_THREADED. */
+ * `minor` has both (V8_VERSION()). In CPython's `minor`, CPYTHON_FREE_THREADED is added for
+ * free-threaded builds. */
 static inline unsigned interp_major(enum interp_family family, unsigned minor)
 {
 	static const unsigned majors[INTERP_FAMILIES] = {
@@ -122,8 +123,8 @@ enum interp_php_address {
 	/* address of executor_globals; with thread safety, address of the word that has the offset
 	 * of the globals in the thread's memory (INTERP_PHP_POINTER) */
 	INTERP_PHP_GLOBALS,
-	/* address of a word that points to the globals; 0: use INTERP_PHP_GLOBALS. If a program
-	 * uses a library's globals directly, they are in the program's memory. */
+	/* address of a word that points to the globals; 0: use INTERP_PHP_GLOBALS. A program that
+	 * uses a library's globals directly has its own copy of them, to which the word points. */
 	INTERP_PHP_OF_GLOBALS,
 	/* offset from the thread pointer at which the thread has the pointer to its memory;
 	 * OF_POINTER: address of a word that has this offset. Both are 0 without thread safety. */

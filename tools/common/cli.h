@@ -108,7 +108,7 @@ struct cli_option {
 };
 
 struct cli_group {
-	/* N_() heading in help; NULL: continues the previous group, or "Options" at first */
+	/* N_() heading in help; NULL: no new heading; the first group then has "Options" */
 	const char *title;
 	const struct cli_option *options; /* NULL ends the array of groups */
 	void *values;
@@ -125,7 +125,8 @@ struct cli_spec {
 };
 
 /* Does all the work of main(): locale, --help, --version, `help [VERB]`, the verb; then flushes and
- * checks standard output. Changes dispositions and the signal mask (see cli_restore_signals). */
+ * checks standard output. Changes signal dispositions and the signal mask (see
+ * cli_restore_signals()). */
 int cli_main(const struct cli_tool *tool, int argc, char **argv);
 
 /*

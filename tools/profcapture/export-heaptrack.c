@@ -16,16 +16,16 @@
  * of a process that ended would still count while the heap of another one grows.
  *
  * heaptrack calls a block temporary if its free is the next event after an allocation of its kind,
- * in any thread. In `memory`, it is temporary if its thread allocates nothing in between. So that
- * both agree:
- *   - between two "c" lines (a stretch), the free of a temporary block is written directly after
- *     its allocation. This only makes the heap smaller, and no free is moved to before the peak, so
- *     the peak stays the same.
+ * in any thread. In `memory`, it is temporary if the thread that allocated it frees it before its
+ * next allocation. So that both agree:
+ *   - in a stretch (up to MOST_ROWS events between two "c" lines), the free of a temporary block is
+ *     written directly after its allocation. This only makes the heap smaller, and no free is moved
+ *     to before the peak, so the peak stays the same.
  *   - if heaptrack would call a block temporary that `memory` does not, its free names a second
  *     kind with the same size and trace (a twin)
  *   - kind 0 is never used, because heaptrack calls its blocks temporary if they are freed directly
  *     after another free.
- * So a block that lives at the time of a "c" line or at the peak is temporary only in `memory`.
+ * A temporary block that lives at the end of a stretch or at the peak is one only in `memory`.
  */
 #include "config.h"
 

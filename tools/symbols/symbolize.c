@@ -3,7 +3,7 @@
  * Invariants: (1) a file is opened once, and an offset is looked up once  [test-symbolize: named]
  *             (2) the capture is not written if there is nothing to add  [test-symbolize: twice]
  *             (3) a row is written before the rows that refer to it  [test-symbolize: named]
- * Several threads read files, and are at most a few files ahead of the thread that writes names.
+ * Several threads read files, at most two files per CPU ahead of the thread that writes names.
  * The output does not depend on the number of threads.
  */
 #include "config.h"
@@ -46,7 +46,7 @@ void symbolize_result_done(struct symbolize_result *result)
 /* ---- the epoch that is added ----------------------------------------------------------------- */
 
 /* Rows that are added to a capture form a new epoch after the existing ones. After the first error
- * no row is added: epoch_ok() and finish_epoch() return the error. */
+ * no row is written: epoch_ok() and finish_epoch() return the error. */
 struct added_epoch {
 	struct prof_writer *writer; /* NULL: not begun */
 	int fd;                     /* borrowed */

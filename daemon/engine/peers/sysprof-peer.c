@@ -326,8 +326,8 @@ static void sort_rings(struct collectors *collectors, struct peer *peer, uint64_
 			continue;
 		if (pid != peer_number(peer))
 			owner = find_peer(collectors, pid);
-		/* The writer received another process's answer. Wait until its own request has
-		 * arrived and the writer is accepted as a target. */
+		/* The writer may have received another process's answer. Wait until the writer's
+		 * own request has arrived and the writer is accepted as a target. */
 		if (owner ? owner->state != PEER_ACTIVE
 			  : peer->state != PEER_ACTIVE || !is_overdue(arena, now_ns))
 			continue;

@@ -14,17 +14,17 @@
  * recording get a stack in this way, too. So do all threads if the user may not record the
  * tracepoint. The answer also has the names of the system call and of its descriptor's object.
  * These are requested for long waits with a copied stack, too, if there is room.
- * A thread that ends a wait is its waker. Two events report it, as they report sleeps: one with the
- * registers and, for some wakers, one with a copy of the stack. Two such records belong to one
- * waking if no other waking on the CPU is between them. If an interrupt wakes a thread, the
+ * A thread that ends a wait is its waker. A waking is recorded like a sleep: by an event with the
+ * registers and, for some wakers, by another one with a copy of the stack. Two such records belong
+ * to one waking if no other waking on the CPU is between them. If an interrupt wakes a thread, the
  * interrupted thread is not the waker.
  * A row is written when its wait has ended and its stacks are walked. Stacks are kept as addresses
  * until then, because their ids end with the epoch.
- * Invariants: (1) each sleep of a thread becomes one row, with its stack or without
+ * Invariants: (1) each sleep whose start and end are known becomes one row, with a stack or without
  *                 [test-engine-waits: rows]
  *             (2) rows are in the order of their ends  [test-engine-waits: order]
- *             (3) a stack is used only if the thread slept while it was read and no switch was lost
- *                 since it fell asleep  [test-engine-waits: late, unverified]
+ *             (3) a requested stack is used only if the thread slept during the reading and no
+ *                 switch was lost since the wait began  [test-engine-waits: late, unverified]
  *             (4) the times are those of the switch table  [test_off_cpu: test_times]
  *             (5) a process whose memory is locked for long is read rarely
  *                 [test-engine-waits: pause]
@@ -44,11 +44,12 @@
 #include <string.h>
 
 #define EXITED_NS UINT64_C(1000000000)
-/* How long a wait without a stack may wait for a stack to share, and how many rows wait with it. */
+/* How long the row of a wait without a stack is held, because another wait may provide a stack to
+ * share. No row is held if more than MAX_HELD waits have ended but are not written. */
 #define HOLD_NS UINT64_C(1000000000)
 #define MAX_HELD (WAITS_MAX_ENDED / 4)
-/* A thread can be woken while it is still leaving its CPU: maximum time from this waking to the
- * sleep that it ends. Older wakers are dropped. */
+/* A thread can be woken while it is still leaving its CPU. This is the maximum time from such a
+ * waking to the start of the wait; earlier wakers are dropped. */
 #define LEAVING_NS UINT64_C(200000)
 #define SAME_WAKER_NS UINT64_C(20000)
 /* Reading a stack takes the lock of the process's memory. If a reading takes longer than SLOW_NS
@@ -61,8 +62,8 @@ struct wait_pause {
 	uint64_t until_ns;
 };
 
-/* The last wakers on a CPU, referenced; NULL: none. `recorded` is from the last record; `copied`
- * has a copied stack, but its record has not come yet. */
+/* The last wakers on a CPU, referenced; NULL: none. `recorded` is from the last waking record;
+ * `copied` has a copied stack, but its waking record has not come yet. */
 struct last_wakers {
 	struct waker *recorded, *copied;
 };

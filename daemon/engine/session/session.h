@@ -94,7 +94,7 @@ struct session {
 	uint64_t begin_ns;             /* start of the segment */
 	uint64_t start_ns, stop_ns;    /* when sampling was first enabled and finally disabled */
 	uint64_t ran_ns[SESSION_JOBS]; /* last run of each job */
-	bool is_round_due;             /* a ring cannot wait for the next round */
+	bool is_round_due;             /* run a round at once, because a ring fills up */
 	uint64_t found_ns, found_rows; /* last time with rows or work; rows after the last round */
 	struct message_progress notified;
 
@@ -132,7 +132,8 @@ void session_fail(struct session *session);
 /* Waits briefly for answers from the broker and for unwind tables; the last steps of a session need
  * both. Returns false if the broker has closed the channel. */
 bool session_receive_answers(struct session *session);
-/* Applies the snapshots that arrived until drained_ns. The first one starts sampling. */
+/* Applies the snapshots that arrived until drained_ns. The first snapshot of the whole /proc starts
+ * sampling. */
 bool session_apply_answers(struct session *session, uint64_t drained_ns, GError **error);
 /* Sends the counters to the broker if they have changed. */
 void session_notify_progress(struct session *session);
