@@ -24,9 +24,9 @@
 #define REX_B 1
 
 /*
- * What follows an opcode, for opcodes of one byte and those after 0x0f: '.' nothing, 'm' ModRM, 'b'
- * ModRM and 1 byte, 'z' ModRM and a word, '1' 1 byte, '4' a word, 'V' a word or with REX.W 8 bytes,
- * 'T' ModRM and perhaps the operand of a test. 'e': the instruction branches, which ends the
+ * The operands after an opcode, for opcodes of one byte and those after 0x0f: '.' none, 'm' ModRM,
+ * 'b' ModRM and 1 byte, 'z' ModRM and a word, '1' 1 byte, '4' a word, 'V' a word or with REX.W 8
+ * bytes, 'T' ModRM and perhaps the operand of a test. 'e': the instruction branches, which ends the
  * prologue. '!': a prefix, or not supported. A word has 4 bytes, with prefix 0x66 2 bytes.
  */
 static const char one_byte[] = "mmmm14!!mmmm14!!mmmm14!!mmmm14!!mmmm14!!mmmm14!!mmmm14!!mmmm14!!"

@@ -3,7 +3,7 @@
  * Deferred close - closes descriptors that strangers sent, and sockets that strangers send to
  *
  * close() can wait for another process without bound, and SIGKILL does not end the wait: a file
- * of FUSE or of a network file system asks its server, and a TCP socket with SO_LINGER waits for
+ * of FUSE or of a network file system queries its server, and a TCP socket with SO_LINGER waits for
  * its peer. Closing a Unix socket closes the descriptors in its unread packets. So such descriptors
  * are closed only on threads that nothing waits for. A process exits only after its stuck threads;
  * by then profd has released its name on the bus and shut down its connection.

@@ -54,7 +54,7 @@ const uint8_t *session_token(const struct session *session);
 bool session_open_sysprof(struct session *session, int *ret_socket, GError **error);
 /* Returns how well the session fits a process that names no session; 0: not at all. */
 unsigned session_fits(const struct session *session, const struct control_peer *peer);
-/* Passes a peer to the engine, which decides. CONTROL_OK: the engine will answer. */
+/* Passes a peer to the engine, which accepts or refuses it. CONTROL_OK: the engine will answer. */
 enum control_status session_receive_peer(struct session *session, const struct control_peer *peer);
 /* Reports to the engine that a peer was refused. The engine counts the peer if its process is a
  * target. */

@@ -2,8 +2,8 @@
 /*
  * Summary - turns the engine's last message into D-Bus's summary
  *
- * A reason outside its enum becomes "internal", a cause of a loss "unknown". Text is converted to
- * UTF-8, because D-Bus accepts nothing else.
+ * A number outside its enum becomes "internal" as a reason, and "unknown" as the cause of a loss.
+ * Text is converted to UTF-8, because D-Bus accepts nothing else.
  */
 #include "config.h"
 

@@ -60,7 +60,7 @@ const lineLines = (row, at) => {
 	return [row.kind === 'live' ? bytes(value) : amount(row.counter, value)];
 };
 
-// maximum number of marks of a name that are checked to find those that are open at a time
+// maximum number of marks of a name that are checked to find the marks open at the cursor
 const MOST_BEFORE = 1000;
 
 const markLines = (row, at, width) => {

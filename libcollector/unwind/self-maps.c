@@ -347,7 +347,7 @@ bool self_maps_scan(struct self_maps *code, const struct self_maps_stack *stack,
 	uint32_t n = 0;
 	long got = 1;
 
-	/* Drop ranges before the search, because it must find the dropped ones, too. */
+	/* Make room before the search, because the search must find the dropped ranges again. */
 	if (code->n + MIN_OF(stack->n, SELF_MAPS_MAX / 2) > SELF_MAPS_MAX)
 		clear(code);
 	while (fd >= 0 && got > 0 && n != UINT32_MAX) {

@@ -31,7 +31,7 @@ static uint64_t find_again(const struct interp_elf *elf, const struct interp_per
 	    !interp_elf_address(elf, code, end - start, start))
 		return 0;
 	for (size_t i = 0; i + CALL_BYTES <= end - start; i++) {
-		/* lea or mov words(%rip),%rsi */
+		/* lea or mov N(%rip),%rsi */
 		if (code[i] == 0x48 && (code[i + 1] == 0x8d || code[i + 1] == 0x8b) &&
 		    code[i + 2] == 0x35)
 			load = i + LOAD_BYTES;

@@ -37,8 +37,8 @@ enum sysprof_result {
 
 /* Returns the length of the frame, a multiple of 8 and at most n; 0: not a frame. */
 size_t sysprof_frame_bytes(const uint8_t *frame, size_t n);
-/* Returns the pid in the frame, in the process's own PID namespace; 0: the frame is the end of a
- * thread, which has no pid. */
+/* Returns the pid in the frame, in the process's own PID namespace; 0: the frame marks the end of a
+ * thread, and has no pid. */
 int32_t sysprof_frame_pid(const uint8_t *frame);
 /* Converts a frame of n_bytes, 8-byte aligned, in private memory; its contents are not trusted. No
  * record will be later than now_ns. *ret_lost: number of items that did not become records. */

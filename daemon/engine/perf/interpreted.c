@@ -131,8 +131,8 @@ void interpreted_add_code(struct interpreted *interpreted, const struct process 
 
 /* ---- Samples --------------------------------------------------------------------------------- */
 
-/* Gets the functions of the chain. Returns TORN if one is the interpreter's own code, which only
- * unfinished frames have; MISSING if there was no room for a function. */
+/* Gets the functions of the chain. Returns TORN if a function is the interpreter's own code, which
+ * only unfinished frames have; MISSING if there was no room for a function. */
 static enum prof_sample_interpreter find_functions(struct interpreted *interpreted,
 						   const struct process *process)
 {

@@ -15,8 +15,8 @@
  * Invariants: (1) every sample has a stack with at least its own address
  *                 [test-engine-samples: unknown]
  *             (2) an address outside all mappings also has an image  [test-engine-samples: unknown]
- *             (3) complete + truncated + guessed + none = samples with user memory
- *                 [test-engine-samples: counts]
+ *             (3) complete + truncated + guessed + none = samples with user memory, except those of
+ *                 kernel threads  [test-engine-samples: counts]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/perf/samples.h"
@@ -261,8 +261,8 @@ static void receive_chain(struct samples *samples, struct chain *chain, struct s
 	};
 }
 
-/* Counts a stack by its quality. Frames of generated code are found by frame pointers. Such a stack
- * does not count as guessed if the interpreter's own records gave the same functions. */
+/* Counts a stack by its quality. Frames of generated code are found by frame pointers. A stack with
+ * such frames does not count as guessed if the interpreter's records gave the same functions. */
 static void count(struct samples *samples, const struct unwind_stack *user,
 		  enum prof_user_method method, enum prof_sample_interpreter interpreter)
 {

@@ -51,7 +51,7 @@ struct samples {
 	struct sample pending[WALK_TOGETHER];
 	struct samples_values values[WALK_TOGETHER];
 	struct unwind_job jobs[WALK_TOGETHER]; /* jobs[i] is for pending[i] */
-	/* mappings of jobs[i]; writing a wait may replace them */
+	/* mappings of jobs[i], referenced: writing a wait may replace those of the process */
 	struct maps *pending_maps[WALK_TOGETHER];
 	size_t n_pending;
 	struct image *cut, *deeper;    /* created on first use */
