@@ -176,7 +176,7 @@ enum interp_flags {
 	INTERP_DEEPER = 1 << 3,    /* more than INTERP_MAX_FRAMES frames, or callers are missing */
 	INTERP_TORN = 1 << 4,      /* the list contradicts itself */
 	INTERP_FORKED = 1 << 5,    /* the process was found by its parent's entry */
-	/* PHP: all frames are on a native stack other than the thread's */
+	/* PHP: all frames are on a native stack other than the one that the thread uses now */
 	INTERP_OTHER_STACK = 1 << 6,
 	/* Perl: the last frame is that of the main program. It ends a run, unless the program is
 	 * still being compiled or has ended. */
@@ -212,9 +212,12 @@ struct interp_sample {
 	__u64 period;
 	__u64 event; /* PERF_EVENT_IOC_ID of the event; if the event is inherited, of its parent */
 	__u16 minor;
-	__u16 n_undescribed; /* number of new code objects beyond INTERP_MAX_NEW_CODES */
+	/* number of new code objects that later samples must describe: those beyond
+	 * INTERP_MAX_NEW_CODES, and V8's functions whose line is not known yet */
+	__u16 n_undescribed;
 	__u16 family;        /* enum interp_family */
-	__u16 n_more_runs;   /* PHP, Perl: number of runs that end after `frames` */
+	/* PHP, Perl: number of runs that end after `frames`, or INTERP_RUNS_UNKNOWN */
+	__u16 n_more_runs;
 	struct interp_frame frames[INTERP_MAX_FRAMES];
 };
 

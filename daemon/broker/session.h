@@ -25,7 +25,7 @@ struct session_listener {
 	void (*started)(struct session *session, const GError *error, void *data);
 	/* The engine has obeyed each session_pause() up to `serial`. */
 	void (*obeyed)(struct session *session, uint64_t serial, void *data);
-	void (*progress)(struct session *session, void *data); /* at most 4 times a second */
+	void (*progress)(struct session *session, void *data); /* at most once in 240 ms */
 	void (*warning)(struct session *session, const char *code, const char *text, void *data);
 	/* Called once for a session that left SESSION_CREATED, when the engine is gone. May free
 	 * the session. */

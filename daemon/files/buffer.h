@@ -16,8 +16,8 @@ bool buffer_reserve(struct buffer *buffer, size_t bytes);
 /* Adds a record: record->length bytes of `data`, then `more`. */
 void buffer_add(struct buffer *buffer, const struct snapshot_record *record, const void *data,
 		const void *more, size_t more_bytes);
-/* Adds a whole file as one record, with the time just before reading. Returns false if it cannot be
- * read. */
+/* Adds a file as one record, with the time just before reading. Stops reading once the record has
+ * `limit` bytes. Returns false if the file cannot be read. */
 bool buffer_add_file(struct buffer *buffer, int dir, const char *path,
 		     struct snapshot_record record, size_t limit);
 void buffer_done(struct buffer *buffer);

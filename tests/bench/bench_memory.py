@@ -179,8 +179,8 @@ def pairs(table, folder):
 def four_by_one(table, folder, n):
     """Measures the cost of a pair in four threads, relative to that in one. Each thread makes the
     same number of pairs, because a thread begins with a small ring, and pays for each larger one.
-    Four threads that only allocate are faster than the engine; records that waited in vain are
-    lost, and the loss is reported."""
+    Four threads that only allocate are faster than the engine; records that get no room in time
+    are lost, and the loss is reported."""
     has_peer = bench.peer("heaptrack")
     results = medians(*(pair(folder, LOAD, 8, threads, n, how) if has_peer or how != "theirs" else None
                         for threads, how in ((1, "bare"), (1, "theirs"), (4, "theirs"), (1, "ours"), (4, "ours"))))

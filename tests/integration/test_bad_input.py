@@ -148,7 +148,8 @@ def test_where_a_pipe_waits(run, whole, tmp_path, verb):
 
 
 def test_named_pipe(run, whole, tmp_path, verb):
-    """A named pipe is read like a file. symbolize cannot add names to it, so it fails at once."""
+    """A named pipe is read like a file. symbolize fails at once, because it cannot add names to a
+    pipe."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
     if verb == "symbolize":

@@ -354,7 +354,7 @@ def test_refusals_are_not_logged(bus, file, process, capfd):
 
 
 def test_root_is_asked_about_too(bus, file):
-    """profd also asks polkit if the caller is root; the permission comes from polkit."""
+    """profd queries polkit for a root caller, too; the permission comes from polkit."""
     bus.start(rules())
     client = bus.client(0)
     client.session(client.create(SYSTEM, file), "Close")

@@ -379,8 +379,8 @@ def test_pid_namespace(recorder, profcapture, capture, compile_c, tmp_path, requ
 
 # ---- what programs do
 
-# Each mode of the zoo reports how many of its marks are recorded (the stand-in of test_collector
-# checks losses more exactly).
+# Each mode of the zoo reports how many of its marks are recorded (test_collector.py, which replaces
+# the engine, checks losses more exactly).
 MODES = ["plain", "fork", "vfork", "vfork-first", "spawn", "exec", "raw-clone", "threads", "many", "destructors",
          "dlclose", "closefrom", "lowest", "seccomp", "seccomp-kill"]
 

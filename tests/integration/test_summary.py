@@ -191,7 +191,8 @@ SECONDS = {"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 
 def test_text_and_json_have_the_same_times(profcapture, recorded):
-    """Like rows, text and JSON count times from the start of the capture, even for a range."""
+    """In text and JSON, times count from the start of the capture, even for a range, as they do in
+    rows."""
     marks = [row["time_ns"] for row in profcapture.json("sql", recorded, "SELECT time_ns FROM marks WHERE name = 'turn' ORDER BY 1")["data"]["rows"]]
     start, end = marks[10], marks[30]
     options = ["--from", f"{start}ns..{end}ns"]

@@ -213,7 +213,7 @@ static void take_fork(const char *step)
 	be_child_or_wait(fork(), step);
 }
 
-/* Clones without informing the libc. */
+/* Clones by a system call, so libc does not run its handlers for fork(). */
 static void take_clone(const char *step)
 {
 	fflush(stdout);

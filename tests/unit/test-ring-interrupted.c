@@ -378,7 +378,7 @@ static void test_left_laps(void)
 
 /* ---- A sweep ---- */
 
-#define GONE 0x3fffff /* not a thread: above the kernel's maximum tid */
+#define GONE 0x3fffff /* not a thread: the kernel's maximum tid, which is hardly ever in use */
 
 static struct ring *volatile next;
 

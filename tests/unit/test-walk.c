@@ -563,8 +563,8 @@ static void test_signal(void)
 	CHECK(result.n < 64);
 }
 
-/* A return address may be the start of the next function: for the first function of a makecontext()
- * context, and after a call that is a function's last instruction. */
+/* A return address may be the start of a function: for the first function of a makecontext()
+ * context, and after a call that is the last instruction of the function before it. */
 static void test_context(void)
 {
 	struct walk_result result;
@@ -814,7 +814,7 @@ static uint64_t random_word(uint64_t *state)
 	return *state;
 }
 
-/* Returns a word that is likely to keep a walk going: an address in code or on the stack. */
+/* Returns a word with which a walk is likely to continue: an address in code or on the stack. */
 static uint64_t likely_word(uint64_t *state)
 {
 	uint64_t random = random_word(state);

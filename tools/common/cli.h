@@ -134,9 +134,9 @@ int cli_main(const struct cli_tool *tool, int argc, char **argv);
  * (NULL-terminated, "--" removed), or returns the status that the verb must return at once:
  * CLI_USAGE after a message, CLI_OK after --help or --complete. A value is "--opt VALUE",
  * "--opt=VALUE", "-oVALUE" or "-o VALUE"; an optional value is only "--opt=VALUE". If an option is
- * repeated, a list gets all values, any other type the last one. Names cannot be abbreviated. The
- * short name of a `bare` option takes the next word as its value only if that word is one of the
- * choices.
+ * repeated, CLI_LIST and CLI_NUMBERS get all values, CLI_RANGE the last value of each bound, and
+ * any other type the last value. Names cannot be abbreviated. The short name of a `bare` option
+ * takes the next word as its value only if that word is one of the choices.
  */
 int cli_parse(const struct cli_spec *spec, const struct cli_group *groups, int *argc, char ***argv)
 	MUST_CHECK;

@@ -16,8 +16,8 @@ struct memory_event {
 	uint64_t size, prior;
 	uint32_t segment, heap, thread; /* thread: index in names */
 	uint32_t node;                  /* node of an allocation, with wants_nodes */
-	/* for a free, with wants_more: number of the thread's allocations since it allocated the
-	 * block */
+	/* with wants_more, for a free by the thread that allocated the block: number of the
+	 * thread's allocations since then */
 	uint32_t others;
 	uint8_t kind; /* enum prof_alloc_kind or prof_free_kind */
 	bool is_free, has_address;
@@ -78,7 +78,8 @@ struct memory_replay {
 	bool ends_all; /* also pass blocks that are live at the end of the range to ended() */
 	const GByteArray *skipped; /* by heap: 1 = skip. NULL, or array too short: --pid decides */
 	/* result */
-	uint64_t unknown; /* number of frees, in the range, of blocks that were not live */
+	/* number of frees, in the range, of blocks that were not live; 0 with --tid or --comm */
+	uint64_t unknown;
 	/* private */
 	GPtrArray *blocks;   /* struct memory_blocks by heap, or NULL */
 	GArray *orders;      /* uint32_t by thread: `order` of its last allocation */

@@ -6,8 +6,9 @@
  * the nodes with samples in their subtrees, so its cost does not depend on the number of samples.
  * The name of a frame may depend on the time. A row with such a frame at or above it needs a node
  * for each combination of names. stacks_row_at() creates these nodes after the rows of the table.
- * In stacks of interpreted programs, the frames of the interpreter's own file are left out, unless
- * names->interpreter_frames is set: their samples count in the function that was interpreted.
+ * In stacks of interpreted programs, the frames of the interpreter's own file are left out: their
+ * samples count in the function that was interpreted. With names->native_frames, the interpreted
+ * functions are left out instead; with names->interpreter_frames, no frame is left out.
  */
 #pragma once
 
@@ -42,8 +43,9 @@ struct stacks *stacks_load(struct names_epoch *epoch, GError **error);
 void stacks_free(struct stacks *stacks);
 /*
  * stacks_row_at() returns the node in which to count a sample of a row at `time_ns`: the node of
- * the innermost frame that is not left out or, if `functions` includes inlined calls, of the
- * innermost call. Names that depend on the time are considered only after stacks_time().
+ * the innermost frame that is not left out. If the frame's name depends on the time and `functions`
+ * includes inlined calls, it returns the node of the innermost call. Names that depend on the time
+ * are considered only after stacks_time().
  */
 void stacks_time(struct stacks *stacks, struct functions *functions);
 uint32_t stacks_row_at(struct stacks *stacks, struct functions *functions, uint32_t row,
@@ -51,9 +53,9 @@ uint32_t stacks_row_at(struct stacks *stacks, struct functions *functions, uint3
 /* Returns the node of a function that the frame of `node` calls, and that the table of frames
  * lacks. */
 uint32_t stacks_below(struct stacks *stacks, uint32_t node, uint32_t function);
-/* Computes totals, and sets the entity of each node with samples from its row of the frame table.
- * Nodes of a lost frame get `lost`. Nodes created by the functions above keep their entity. Must be
- * called after the last sample of the epoch. */
+/* Computes totals, and sets the entity of each node with samples in its subtree from its row of the
+ * frame table. Nodes of a lost frame get `lost`. Nodes created by the functions above keep their
+ * entity. Must be called after the last sample of the epoch. */
 void stacks_settle(struct stacks *stacks,
 		   uint32_t (*entity_of)(struct names_epoch *epoch, size_t frame_row, void *data),
 		   void *data, uint32_t lost);

@@ -88,7 +88,7 @@ struct symbols {
 	uint32_t *row_of; /* function of each requested offset, or SYMBOLS_NONE */
 	size_t n_offsets;
 	enum symbols_state state;
-	GStringChunk *strings; /* owns all texts of the rows */
+	GStringChunk *strings; /* owns all texts of the rows and lines */
 };
 
 /*
