@@ -18,7 +18,7 @@
 
 /*
  * enum procmap_query_flags and struct procmap_query of include/uapi/linux/fs.h, for an ioctl on an
- * fd of /proc/PID/maps that asks for one mapping, since Linux 6.11. Errors: ENOENT: there is no
+ * fd of /proc/PID/maps that returns one mapping, since Linux 6.11. Errors: ENOENT: there is no
  * such mapping; ESRCH: the process is gone; ENAMETOOLONG: a buffer is too small; ENOTTY: the kernel
  * is older.
  */

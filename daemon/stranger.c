@@ -4,10 +4,10 @@
  *
  * A process that reads a packet also receives the descriptors in it, even without room for them:
  * the kernel then closes them before recvmsg() returns. If the sender has closed its own copies,
- * that closes the files, too, which can take as long as the sender likes. So the kernel is asked to
- * refuse such packets. If it cannot, each packet is peeked at first: the peek duplicates the
- * descriptors and closes only the duplicates. A packet with descriptors is never read. A socket
- * must have one reader, so that the reader reads the packet that it peeked at.
+ * that closes the files, too, which can take as long as the sender likes. New kernels can refuse
+ * such packets (SO_PASSRIGHTS). For older kernels, each packet is peeked at before it is read: the
+ * peek duplicates the descriptors and closes only the duplicates. A packet with descriptors is
+ * never read. A socket must have one reader, so that the reader reads the packet that it peeked at.
  * Invariants: (1) this process closes no file that a stranger sent  [test_attack_sockets]
  */
 #include "daemon/stranger.h"

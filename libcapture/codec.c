@@ -113,8 +113,9 @@ static uint64_t fit_running(const uint64_t *values, size_t n, uint64_t *r, struc
 	return max;
 }
 
-/* Returns false if a value is not less than its row's id. With this order, an equal value would be
- * read as 0, and the residue of a larger value would take eight bytes. */
+/* Returns false if the rows have no ids, or if a value is not less than its row's id. With this
+ * order, an equal value would be read as 0, and the residue of a larger value would take eight
+ * bytes. */
 static bool fit_distance(const uint64_t *values, size_t n, const uint64_t *first_id, uint64_t *r,
 			 struct codec_part *part, uint64_t *ret_max)
 {

@@ -26,7 +26,7 @@ struct prof_writer {
 	uint32_t first_epoch;
 	uint64_t sequence;
 	struct buffer chunk;        /* chunk being written */
-	struct prof_block *pending; /* entries since the last checkpoint */
+	struct prof_block *pending; /* entries of the last checkpoint and of the chunks after it */
 	struct entries index;       /* entries of all chunks */
 	struct gap_list gaps;
 	size_t new_gaps; /* index of the first gap that is in no checkpoint */
@@ -45,7 +45,8 @@ const struct prof_segment *writer_segment(const struct prof_writer *writer);
 MUST_CHECK int writer_add_segment(struct prof_writer *writer, const struct prof_segment *segment);
 /* Adds a segment that starts now, with the next number and epoch. */
 MUST_CHECK int writer_new_segment(struct prof_writer *writer, const struct prof_segment *segment);
-/* Adds tables of version 1 that the schema lacks. Keeps the file's existing definitions. */
+/* Adds the tables and columns of version 1 that the schema lacks. Keeps the file's definitions that
+ * conflict with version 1. */
 MUST_CHECK int writer_add_v1(struct prof_writer *writer);
 /* Writes a checkpoint, or two if the schema or the segment is new, so that neither is lost if one
  * checkpoint is damaged. */

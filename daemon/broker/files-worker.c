@@ -194,8 +194,8 @@ bool files_worker_receive(struct files_worker *worker, struct files_answer *ret_
 
 	if (!worker->input_watch)
 		return false;
-	/* ECONNRESET is reported once if the process ended without reading all requests. Its
-	 * answers can be received afterwards. */
+	/* ECONNRESET is reported once if the process ended without reading all requests. The
+	 * answers that it sent can be received afterwards. */
 	do {
 		n = datagram_receive(worker->socket, &answer, sizeof(answer), MSG_DONTWAIT, &fd);
 	} while (n < 0 && errno == ECONNRESET);

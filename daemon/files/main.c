@@ -6,8 +6,8 @@
  * needs a process's memory, may never return. The reading process is then stuck in the kernel; this
  * process takes that risk instead of profd. For probes, another profd-files process with fewer
  * rights parses the files. See daemon/files-protocol.h.
- * Invariants: (1) requests are handled one at a time, in order, so that the broker knows which one
- *                 is stuck
+ * Invariants: (1) requests are handled one at a time, in order, so that the broker can identify a
+ *                 stuck request
  *             (2) a request leaves no state behind, so that another such process can continue
  */
 #include "config.h"

@@ -156,7 +156,7 @@ def test_named_pipe(run, whole, tmp_path, verb):
         refused(run(verb, path, 3), path)
         return
     for data, status in (b"", 3), (b"noise" * 9999, 3), (whole.read_bytes(), 0):
-        # the reader may have seen enough before it has read everything
+        # the reader may fail before it has read everything
         writer = threading.Thread(target=lambda: subprocess.run(["dd", f"of={path}", "status=none"], input=data, stderr=subprocess.DEVNULL))
         writer.start()
         done = run(verb, path, status)

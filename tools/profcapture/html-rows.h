@@ -6,8 +6,8 @@
  * The page adds up rows again for each time range that its user selects, so it gets the rows, not
  * their sums. A unit of time is a power of two in nanoseconds. The page's ranges begin and end on a
  * grid whose step is a multiple of every unit, so its sums are those of `report --from --to` for
- * the same range  [test_html: same_numbers]. Rows of the same stack in the same unit are merged. If
- * there are too many rows, the unit grows, and a note on the page says so.
+ * the same range  [test_html: same_numbers]. Rows of the same thread and stack in the same unit are
+ * merged. If there are too many rows, the unit grows, and a note on the page says so.
  */
 #pragma once
 

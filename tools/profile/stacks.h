@@ -63,8 +63,8 @@ void stacks_settle(struct stacks *stacks,
 /* Computes totals, which must be zero, from the samples that end in each node. */
 void stacks_sum(struct stacks *stacks);
 /* Returns the same samples as a new, settled tree from the innermost frames to the outermost. The
- * roots are the functions that were hit, and the nodes below are their callers. A sample ends in
- * the outermost frame of its stack. */
+ * roots are the functions that were executing, and the nodes below are their callers. A sample ends
+ * in the outermost frame of its stack. */
 struct stacks *stacks_invert(const struct stacks *stacks);
 /*
  * Inserts nodes for inlined calls between the node of their frame and its children. `inlined`

@@ -2,7 +2,7 @@
 /*
  * Interp-elf - the exported symbols of an ELF file by which interpreters are found
  *
- * Invariants: (1) memory and work are bounded, whatever the file says  [fuzz_interp_runtime]
+ * Invariants: (1) memory and work are bounded, whatever the file contains  [fuzz_interp_runtime]
  * Pure functions of the file.
  */
 #include "daemon/engine/interp/interp-elf.h"

@@ -3,8 +3,8 @@
  * Event source - a sampled event, and the fields of its records
  *
  * The kernel writes the fields of a tracepoint as the broker's message describes them; the engine
- * itself writes the fields of a static probe. The message is not trusted: whatever it says, nothing
- * outside a record is read.
+ * itself writes the fields of a static probe. The message is not trusted: whatever it contains,
+ * nothing outside a record is read.
  * Invariants: (1) decoding reads only [raw, raw + raw_bytes)  [fuzz_event_fields]
  */
 #include "daemon/engine/perf/event-source.h"

@@ -35,7 +35,7 @@ struct samples {
 	bool keep_kernel;                            /* record kernel frames */
 	uint64_t complete, truncated, guessed, none; /* samples by quality of user stack */
 	uint64_t no_memory; /* samples of tasks without user memory; in none of the counts above */
-	/* Requests the file of an image that a stack has hit. */
+	/* Requests the file of an image, when a stack first has an address in the image. */
 	void (*first_hit)(struct image *image, const struct mapping *mapping, int32_t pid,
 			  void *data);
 	void *data;

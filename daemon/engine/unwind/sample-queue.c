@@ -2,10 +2,10 @@
 /*
  * Sample queue - samples that cannot be written yet
  *
- * When a sample first hits a file, building the file's table takes a few milliseconds. The ring
- * cannot wait that long, so the used bytes of the stack are copied. The stack is walked again when
- * the table is ready, or with frame pointers if that takes too long. Rows must be in time order, so
- * samples that arrive after a waiting one are processed, but wait to be written. A queued sample
+ * When a stack first has an address in a file, building the file's table takes a few milliseconds.
+ * The ring cannot wait that long, so the used bytes of the stack are copied. The stack is walked
+ * again when the table is ready, or with frame pointers after a time limit. Rows are in time order,
+ * so samples that arrive after a waiting one are processed, but wait to be written. A queued sample
  * keeps the mappings of its time.
  * Invariants: (1) samples leave in order of arrival  [test-engine-unwind: queue_order]
  *             (2) a sample leaves at the latest in the first run after SAMPLE_QUEUE_WAIT_NS
