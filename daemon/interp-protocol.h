@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Interp-protocol - what profd, the engine and the BPF program that reads interpreters share
+ * Interp-protocol - definitions shared by profd, the engine and the BPF programs for interpreters
  *
  * A BPF program runs when a sample is taken. If the process is in the program's map, the program
  * reads the interpreter's list of frames from the process's memory, and writes the sample with a

@@ -128,7 +128,7 @@ export const moveRange = (direction, edge) => {
 };
 
 // Makes the range the one to compare with, and selects an equally long range after it or, if there
-// is no room, before it.
+// is no room, before it. If there is a range to compare with already, removes that range instead.
 export const keepRange = () => {
 	if (state.base) return update({ base: null });
 	const [from, to] = state.range || view();

@@ -116,7 +116,7 @@ def our_rows(capture, comms, first, last):
             continue
         image = "[kernel]" if row["kind"] == "kernel" else os.path.basename(row["image"] or "")
         named = row["kind"] != "unresolved" and not re.search(r"\+0x[0-9a-f]+$", row["name"])
-        if row["kind"] == "python":  # perf reports the interpreter's function, which runs all Python functions
+        if row["kind"] == "python":  # perf reports only the interpreter's function
             image, row["name"] = os.path.basename(os.path.realpath("/usr/bin/python3")), "_PyEval_EvalFrameDefault"
         rows[image, row["name"] if named else None] += row["self"]
     return rows

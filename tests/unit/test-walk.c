@@ -16,7 +16,7 @@
 #define STACK UINT64_C(0x700000000000)
 #define N_WORDS 8192
 
-/* Functions, one page each. */
+/* Functions, one page each; CONTEXT has half a page. */
 #define LEAF 0x11000u   /* CFA = sp + 8 */
 #define FRAME 0x12000u  /* CFA = sp + 32 */
 #define BY_FP 0x13000u  /* CFA = fp + 16, fp at CFA - 16 */

@@ -4,7 +4,7 @@
  *
  * This works on any table, from the schema alone. A dictionary row is copied with the first row
  * that refers to it, so dictionary rows without references are dropped. References to rows that the
- * source does not have become NEW_CAPTURE_LOST.
+ * source does not have, and references that close a cycle, become NEW_CAPTURE_LOST.
  */
 #pragma once
 
@@ -36,7 +36,7 @@ struct row_copier {
 	uint32_t epoch;          /* current epoch of the source */
 	unsigned depth;          /* depth of the references being followed */
 	GByteArray *used_images; /* by image (index in names): 1 = its row was copied */
-	uint64_t lost;           /* references to rows that the source does not have */
+	uint64_t lost;           /* references that close a cycle, or to rows that are missing */
 	GError *error;           /* the first error; later results are invalid */
 };
 

@@ -7,7 +7,8 @@
  *             (2) equal rows are sorted by name, so that lines do not jump [test-live: order]
  *             (3) row numbers are valid in one generation of the live view: rows must be counted
  *                 again when the generation has changed  [test-live: forgets]
- *             (4) Backspace shows the previous view, back to the first one [test-live: browse]
+ *             (4) Backspace shows the previous view; MAX_STEPS previous views are kept, as long as
+ *                 the generation does not change  [test-live: browse]
  * Reading keys and drawing are in top-screen.c.
  */
 #include "config.h"

@@ -123,7 +123,7 @@ struct record {
 bool record_parse(const struct perf_event_header *header, unsigned parts,
 		  struct record *ret_record);
 /* Like record_parse(), for samples in a side-band ring. Wake-ups are of ENGINE_WAKEUP_TYPE; sleeps
- * and wakers are of ENGINE_SLEEP_TYPE. */
+ * and wakings are of ENGINE_SLEEP_TYPE. */
 bool record_parse_wakeup(const struct perf_event_header *header, struct record *ret_record);
 bool record_parse_sleep(const struct perf_event_header *header, struct record *ret_record);
 bool record_parse_waking(const struct perf_event_header *header, struct record *ret_record);

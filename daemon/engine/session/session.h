@@ -102,7 +102,7 @@ struct session {
 	bool ending;
 	bool warned_rate;    /* the warning about max_rate was sent */
 	bool checked_sleeps; /* the rate of sleeps was compared with off_cpu_max_rate */
-	bool stopped_sleeps; /* that rate was higher, so sleeps are not recorded any more */
+	bool stopped_sleeps; /* the rate was too high, so sleeps are not recorded any more */
 	uint64_t end_ns;     /* when the end was decided */
 	enum engine_reason reason;
 	GError *failure; /* the error that ended the session; NULL: none */
