@@ -25,7 +25,8 @@
  *     kind with the same size and trace (a twin)
  *   - kind 0 is never used, because heaptrack calls its blocks temporary if they are freed directly
  *     after another free.
- * A temporary block that lives at the end of a stretch or at the peak is one only in `memory`.
+ * If a block that `memory` calls temporary lives at the end of a stretch or at the peak, heaptrack
+ * may not call it temporary.
  */
 #include "config.h"
 

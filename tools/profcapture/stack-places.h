@@ -3,7 +3,8 @@
  * Stack-places - the place in the program that a stack ends in, and what a thread waits for there
  *
  * The place is the innermost frame of the program itself, else the innermost frame outside the
- * kernel. Its number belongs to `functions`, not to the epoch, so it stays valid in later epochs.
+ * kernel. The place's number belongs to `functions`, not to the epoch, so it stays valid in later
+ * epochs.
  */
 #pragma once
 
