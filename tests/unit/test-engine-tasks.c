@@ -207,9 +207,12 @@ static void test_exec(void)
 {
 	struct parts parts;
 	struct process *before, *after;
+	struct thread *leader;
 
 	parts_init(&parts);
-	before = tasks_found(&parts.tasks, 10, 10, 1)->process;
+	leader = tasks_found(&parts.tasks, 10, 10, 1);
+	row_ref(&leader->row);
+	before = leader->process;
 	fork_thread(&parts, 10, 20, 2000);
 	CHECK_INT(before->n_threads, 2);
 	row_ref(&before->row);
@@ -225,11 +228,17 @@ static void test_exec(void)
 	row_unref(&before->row);
 	exit_task(&parts, 10, 10, 4000);
 	CHECK_INT(parts.tasks.n_alive, 0);
+	/* the process has one status, whichever of its programs it is reported for */
+	tasks_add_status(&parts.tasks, leader, 0);
+	tasks_add_status(&parts.tasks, tasks_thread(&parts.tasks, 10), 0);
+	CHECK(!leader->has_status && tasks_thread(&parts.tasks, 10)->has_status);
+	row_unref(&leader->row);
 	CHECK(tasks_thread(&parts.tasks, 10) != NULL);
 	tasks_sweep(&parts.tasks, UINT64_C(5000000000));
 	CHECK(tasks_thread(&parts.tasks, 10) == NULL);
 	parts_finish(&parts);
 	CHECK_INT(rows_of(&parts, PROF_TABLE_THREAD), 3);
+	CHECK_INT(rows_of(&parts, PROF_TABLE_TASK), 4);
 	parts_done(&parts);
 }
 

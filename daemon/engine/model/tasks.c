@@ -396,6 +396,14 @@ void tasks_add_row(struct tasks *tasks, struct thread *thread, enum prof_task_ev
 
 void tasks_add_status(struct tasks *tasks, struct thread *leader, int32_t status)
 {
+	struct thread *last = tasks_thread(tasks, leader->tid);
+
+	/* exec() gave the process another row, whose exit it is. */
+	if (last && last->process->start_ns == leader->process->start_ns)
+		leader = last;
+	if (leader->has_status)
+		return;
+	leader->has_status = true;
 	add_row(tasks, leader, PROF_TASK_STATUS, NULL,
 		(struct prof_value)PROF_NUMBER((uint64_t)(int64_t)status),
 		tasks->output->last_ns[PROF_TABLE_TASK]);

@@ -67,6 +67,7 @@ struct thread {
 	uint32_t n_ns_tids;
 	uint32_t rank; /* highest rank of its per-task events; 0: unknown */
 	bool has_state;
+	bool has_status; /* of the process; only for a leader */
 	/* state in /proc when the recording began; 0: unknown, or a later row has the state */
 	char found_state;
 	enum prof_switch_state state; /* RUNNING on a CPU, else the state in its last switch row */
@@ -146,8 +147,9 @@ void tasks_set_inner(struct tasks *tasks, struct process *process, int32_t tid,
 
 void tasks_add_row(struct tasks *tasks, struct thread *thread, enum prof_task_event event,
 		   struct thread *parent, uint64_t time_ns);
-/* Writes the exit status of a process, as wait() reports it. The status is known only after that
- * wait, so its row has the time of the table's last row. */
+/* Writes the exit status of a process, as wait() reports it, for the process's last program, and only
+ * once. The status is known only after that wait, so its row has the time of the table's last
+ * row. */
 void tasks_add_status(struct tasks *tasks, struct thread *leader, int32_t status);
 /* Must be called for each row that refers to the thread, and therefore to its process. */
 static inline void tasks_need(struct tasks *tasks, struct thread *thread)
