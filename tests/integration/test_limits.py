@@ -11,7 +11,7 @@ import pytest
 
 from buses import from_bytes
 from captures import rows
-from recordings import children, until
+from recordings import children, stolen_ns, until
 from stacks import build, read
 from test_dbus_private import MANAGER, PROFILER, ROOT, SYSTEM, GLib, profd, refusal, variant  # noqa: F401 (fixtures)
 from test_stacks import RECURSION
@@ -86,16 +86,19 @@ def test_sample_rate(require, profd, file, profcapture, capture, spawn):
         spawn("sh", "-c", "while :; do :; done")
     options = {**SYSTEM, "events": variant("as", ["cpu-clock"]), "frequency": variant("u", 2000)}
     path = profd.create({**options, "max-rate": variant("t", 200)}, file)
+    stolen = stolen_ns()
     profd.session(path, "Start")
     profd.wait("Warning", path, first="quota")
     profd.wait_samples(path, 201)
     profd.session(path, "Stop")
     ok, reason, summary = profd.wait("Finished", path)
     assert (ok, reason) == (True, "stopped")
+    stolen = stolen_ns(stolen) / 1e9
     seconds = (summary["stop-time"] - summary["start-time"]) / 1e9
     assert 200 < summary["samples"] <= 200 * (seconds + 2)
     over = sum(row[2] for row in summary["loss"] if row[1] == "quota")
-    assert 0.8 < (over + summary["samples"] + summary["missed-ticks"]) / (2000 * os.cpu_count() * seconds) < 1.1
+    ticks = over + summary["samples"] + summary["missed-ticks"]
+    assert 0.8 * (os.cpu_count() * seconds - stolen) < ticks / 2000 < 1.1 * os.cpu_count() * seconds, (summary["loss"], stolen)
     assert [a[0] for _, _, name, a in profd.signals if name == "Warning"].count("quota") == 1
     rows = profcapture.json("info", capture)["data"]["loss"]
     assert sum(row["count"] for row in rows if row["cause"] == "quota") == over
