@@ -30,7 +30,7 @@
 #define CFI_MAX_REMEMBERED 8 /* states that a program may have saved at once; compilers save one */
 #define CFI_READER_CIES 8
 
-/* How the CFA is computed: the value that sp had before the call. */
+/* How the CFA is computed. The CFA is the value that sp had before the call. */
 enum cfi_cfa {
 	CFI_CFA_NONE,        /* no CFI covers this pc */
 	CFI_CFA_UNSUPPORTED, /* CFI that no rule can express */
@@ -164,9 +164,9 @@ bool cfi_reader_next(struct cfi_reader *reader, size_t *at, struct cfi_fde *ret_
 bool cfi_reader_get(struct cfi_reader *reader, size_t at, struct cfi_fde *ret_fde);
 
 /*
- * Finds the FDE that covers pc: the last one in address order that starts at or before pc. Uses
- * .eh_frame_hdr if it has the usual format; else reads the whole section and, if several FDEs have
- * the same start, takes the first.
+ * Finds the FDE that covers pc: the last one in address order that starts at or before pc. Returns
+ * false if that one ends before pc, or if there is none. Uses .eh_frame_hdr if it has the usual
+ * format; else reads the whole section and, of several FDEs with the same start, uses the first.
  */
 bool cfi_find(struct cfi_reader *reader, uint64_t pc, struct cfi_fde *ret_fde);
 

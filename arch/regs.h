@@ -40,7 +40,7 @@ struct regs {
 	uint8_t base;
 	bool has_lr; /* calls leave the return address in a register */
 	/* Register to which prologues copy lr before they store it; CFI then says that the return
-	 * address is there, although lr still has it, too. REGS_NO_COPY: no such rows are known. */
+	 * address is there, although lr still has it, too. REGS_NO_COPY: no such CFI is known. */
 	uint8_t lr_copy;
 	bool is_pac;        /* return addresses may be signed */
 	uint8_t code_align; /* alignment of every instruction */

@@ -28,7 +28,7 @@ enum walk_stop {
 	WALK_NO_TABLE,  /* no frame pointers, and the CFI is missing or not ready */
 	WALK_NO_RULE,   /* CFI that no rule can express, or that needs an unknown register */
 	WALK_BAD_FRAME, /* the values found cannot be a frame */
-	WALK_DEPTH,     /* more frames than there is room for, or than WALK_MAX_STEPS */
+	WALK_DEPTH,     /* more frames than there is room for, or more than WALK_MAX_STEPS steps */
 	WALK_N_STOPS,
 };
 
@@ -60,7 +60,7 @@ struct walk_registers {
 
 struct walk_frame {
 	uint64_t pc;
-	/* sp in this frame: the callee's CFA. (pc, sp) is constant while the frame makes calls */
+	/* sp in this frame: the callee's CFA. (pc, sp) is constant while a call from it runs */
 	uint64_t sp;
 	uint32_t flags;
 	uint32_t reserved;
@@ -106,8 +106,9 @@ struct walk_move {
 
 /*
  * Plans a step by the plain rule of a slot, in the stack of `size` bytes at `start`. Returns false
- * if a word that the rule needs is not there, if fp is needed but unknown, or if the step makes no
- * progress. Avoids branches that depend on the rule, because they are mispredicted.
+ * if the stack lacks a word that the rule needs, if fp is needed but unknown, if the CFA is not
+ * aligned, or if the step makes no progress. Avoids branches that depend on the rule, because they
+ * are mispredicted.
  */
 static inline __attribute__((always_inline)) bool walk_plan(const struct cfi_rule *rule,
 							    uint64_t sp, uint64_t fp, bool fp_known,
@@ -201,8 +202,8 @@ struct walk_place {
 
 /*
  * Makes one step, from a frame to its caller, for callers that cache steps. Updates `place`.
- * *ret_stop: WALK_N_STOPS if the walk continues. Returns false if there is no frame; *ret_stop is
- * the reason. `walk` needs no room for frames.
+ * *ret_stop: WALK_N_STOPS if the walk continues. Returns false if `place` is not a frame of the
+ * walk. `walk` needs no room for frames.
  */
 bool walk_step(const struct walk *walk, struct walk_place *place, struct walk_slot *ret_slot,
 	       enum walk_stop *ret_stop);

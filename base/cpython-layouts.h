@@ -14,7 +14,7 @@
 
 #define CPYTHON_FIRST_MINOR 8u
 #define CPYTHON_LAST_MINOR 14u
-#define CPYTHON_FIRST_DEBUG_MINOR 13u /* since then, _PyRuntime begins with offsets */
+#define CPYTHON_FIRST_DEBUG_MINOR 13u /* from 3.13 on, _PyRuntime begins with offsets */
 #define CPYTHON_DEBUG_WORDS 64u       /* words of _PyRuntime that cpython_offsets_agree() needs */
 /* added to MINOR for a free-threaded build, which has no global interpreter lock */
 #define CPYTHON_FREE_THREADED 32u

@@ -8,7 +8,8 @@
  *
  * Invariants: (1) a chunk is counted once, however often it was found
  *                 [test-capture-damage: lost_once]
- *             (2) memory is at most 64 bytes for a damaged chunk, and 0 for an intact capture
+ *             (2) the slots take at most 64 bytes for each damaged chunk, but at least 256 bytes;
+ *                 none are allocated for an intact capture
  */
 #include "libcapture/lost.h"
 

@@ -25,7 +25,8 @@
 
 /* Space kept free for loss and metadata rows, in addition to that for index and trailer. */
 #define CLOSING_BYTES (UINT64_C(64) << 10)
-/* Maximum size of one encoded pending entry, and of the frame around all entries. */
+/* Maximum size of one encoded pending entry; and of those parts of the index and the trailer that
+ * index_bytes() does not compute. */
 #define ENTRY_BYTES_MAX 128u
 #define INDEX_BYTES_MIN 4096u
 

@@ -33,7 +33,8 @@ struct event {
 	struct probe_argument arguments[PROBE_MAX_ARGUMENTS];
 };
 
-/* Directories of events without a fixed number; -1 and an errno if one is missing. */
+/* Directories that describe the events whose numbers differ between machines. If a directory cannot
+ * be opened, its descriptor is -1, and its error is an errno. */
 struct event_dirs {
 	int pmus;        /* /sys/bus/event_source/devices */
 	int tracepoints; /* events/ of tracefs */
@@ -48,8 +49,8 @@ void event_dirs_done(struct event_dirs *dirs);
 
 /* Turns one of perf's event names into an attr. Fails with BROKER_ERROR_INVALID_OPTION (the
  * message suggests a name), _NOT_AUTHORIZED or _NOT_SUPPORTED. Does not check whether the event can
- * be opened here. If `dirs` is NULL, looks up nothing: tracepoints and PMU events get only `kind`
- * and `name`, and need not exist. */
+ * be opened here. If `dirs` is NULL, looks up nothing: the numbers of tracepoints and PMU events
+ * are not set, and these events need not exist. */
 bool event_parse(const struct event_dirs *dirs, const char *text, struct event *ret_event,
 		 GError **error);
 

@@ -13,8 +13,8 @@ struct service;
 /* With an authority, which is borrowed, the connection is a bus, and the authority decides about
  * each client. Without one, the connection is to one client, which has this process's rights.
  * `control` is the socket at which collectors register; borrowed; NULL: none. Calls `idle` when the
- * last engine is gone, and when a session is closed or the last call answered while no engine
- * runs. */
+ * last engine is gone. While no engine runs, also calls it when a session is closed or the last
+ * call is answered. */
 struct service *service_new(GDBusConnection *connection, struct authority *authority,
 			    struct control *control, void (*idle)(void *data), void *data,
 			    GError **error);

@@ -8,8 +8,8 @@
 /* A session's end of the socket whose other end is SYSPROF_CONTROL_FD. */
 struct sysprof;
 
-/* An accepted peer is answered over control_peer.connection; others get an answer without a
- * ring. */
+/* `receiver` is called for each peer that requests a ring. If it accepts the peer, it answers over
+ * control_peer.connection; otherwise the peer gets an answer without a ring. */
 bool sysprof_new(control_receiver receiver, void *data, struct sysprof **ret_sysprof,
 		 GError **error);
 /* Reads the waiting requests. Must be called before the session is stopped. */

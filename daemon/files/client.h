@@ -15,8 +15,8 @@ struct client {
 	bool is_self; /* this process has only that user's rights */
 };
 
-/* Reads the groups directly from /etc/passwd and /etc/group. A user that is not there has no
- * groups. */
+/* Reads the groups directly from /etc/passwd and /etc/group. A user that is not there has only the
+ * group 65534 (nogroup). */
 void client_init(struct client *client, uid_t uid);
 /* Returns whether the user may read the file of a descriptor (O_PATH suffices). */
 bool client_may_read(const struct client *client, int fd);

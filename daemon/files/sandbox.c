@@ -139,8 +139,8 @@ bool sandbox_enter(const struct files_config *config)
 	if (geteuid() == 0)
 		(void)setgroups(0, NULL); /* fails if a user namespace forbids it */
 	/* The number of descriptors is not limited, because the kernel would compare the limit with
-	 * all that the user has in flight in sockets. A sanitizer's shadow memory exceeds any
-	 * limit. */
+	 * all descriptors that the user has in flight in sockets. A sanitizer's shadow memory
+	 * exceeds any limit on memory. */
 	return drop_capabilities(config) && limit(RLIMIT_CORE, 0) &&
 	       limit(RLIMIT_FSIZE, MAX_WRITTEN) &&
 	       (PROF_SANITIZED || limit(RLIMIT_AS, MAX_MEMORY)) &&

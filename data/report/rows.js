@@ -55,7 +55,7 @@ const threadRows = (data, lanes, level = 0) => {
 };
 
 // Returns the rows of processes: a process with several threads has a row with their sum, below
-// which the threads unfold. As many processes as fit are unfolded, unless the user folds them.
+// which the threads unfold. Unfolds as many processes as fit; the user can fold and unfold each.
 const processRows = (data, processes, most) => {
 	let room = most - processes.length;
 	return processes.map(([process, lanes]) => {

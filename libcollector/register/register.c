@@ -2,11 +2,11 @@
 /*
  * Register - gets each thread of this process a ring, and releases it
  *
- * Everything except records is done with all signals blocked, so that no handler interrupts it or
- * leaves it by siglongjmp(), and every wait is bounded. A thread that needs another thread to
- * finish waits for a limited time or counts its losses. A child of vfork() is another process in
- * this memory, and neither claims rings nor registers. register-process.c holds the process's state
- * and arenas, and chooses rings.
+ * Rings are claimed with all signals blocked, so that no handler interrupts this or leaves it by
+ * siglongjmp(). Every wait is bounded: a thread that needs another thread to finish waits for a
+ * limited time or counts its losses. A child of vfork() is another process in this memory, and
+ * neither claims rings nor registers. register-process.c holds the process's state and arenas, and
+ * chooses rings.
  *
  * Invariants: (1) errno does not change                               [test_collector: zoo]
  *             (2) records without a ring are counted

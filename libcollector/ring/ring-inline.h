@@ -79,7 +79,7 @@ struct ring_arena {
 void ring_release_of(struct ring *ring, uint64_t owner);
 
 /* Returns false if the ring is released or retired, or in a forked child. A ring that was replaced
- * by a larger one is still alive. */
+ * by a larger one counts as alive as long as the larger one is alive. */
 static inline bool ring_is_alive(const struct ring *ring)
 {
 	while (ring->bigger)
@@ -166,7 +166,7 @@ static inline struct ring_record_header *ring_header_at(const struct ring *ring,
 /* ---- The fast path of almost every record ---- */
 
 /* Reserves a record. The order matters: `bytes` must mark the record as reserved before `end` moves
- * past the record. If there is a gap before the record, it already has a pad. */
+ * past the record. If there is a gap before the record, the gap already has a pad. */
 static inline __attribute__((always_inline)) void ring_reserve(struct ring *ring, size_t level,
 							       uint64_t at, uint32_t bytes)
 {

@@ -520,8 +520,9 @@ static __attribute__((noinline)) void *begin_within(struct ring *ring, uint64_t 
 			  bytes == 0 ? SIZE_MAX / 2 : bytes - sizeof(struct ring_record_header));
 }
 
-/* Begins a record where the fast path cannot: the thread has moved to another ring, a record is
- * open, or this one is too large or would end beyond ring->limit. */
+/* Begins a record that the fast path refused. Reasons: the ring is not alive, perhaps because the
+ * thread has moved to a larger one; another record is open; or this record is too large or would
+ * end beyond ring->limit. */
 static __attribute__((noinline)) void *begin_otherwise(struct ring *ring, uint64_t sp,
 						       uint32_t type, size_t payload_bytes,
 						       uint32_t bytes)

@@ -57,7 +57,7 @@ def test_folded(empty, chromium, tmp_path):
     assert chain.startswith("lib_a. … 3 frames, to lib_c. 120\u00a0ms, 60.0\u00a0% ± 6.8 of 200\u00a0ms. self 0\u00a0s")
     assert main.startswith("main. 200\u00a0ms, 100.0\u00a0%") and compute.startswith("compute. 120\u00a0ms")
     assert mouse[:2] == [9, 5] and mouse[2][0].startswith("zoomed")
-    #        clear trap | compute | lib_c lib_b lib_a | main; fault | copy | work | main
+    # The two inverted stacks, with | between boxes: clear trap | compute | lib_c lib_b lib_a | main; fault | copy | work | main
     steps = [{"open": "inverted=true"}, boxes, {"eval": "document.querySelector('#flame').focus()"}, {"key": "ArrowLeft"}, said, {"key": "Enter"}, boxes, {"key": "ArrowDown"}, said, {"key": "Enter"}, boxes, chips]
     folded, _, (chain,), unfolded, (trap,), zoomed, chip = chromium(page, *steps)
     assert folded == 8 and chain.startswith("clear. … 2 frames, to trap. 120\u00a0ms") and unfolded == 9
@@ -65,7 +65,8 @@ def test_folded(empty, chromium, tmp_path):
 
 
 def test_long_tree(empty, chromium, tmp_path):
-    """A tree with more rows than a page can show says how many are missing, and so does the flame graph."""
+    """A tree with more rows than a page can show says how many it shows, and how many are missing at least.
+    The flame graph says how many functions are too small to draw."""
     n = 25000
     page = page_with(empty, tmp_path / "long.html", [("none", OWN), ("main", OWN), *((f"f{i}", OWN) for i in range(n))], [(0, 1), *((1, i + 2) for i in range(n))], range(2, n + 2))
     steps = [{"open": "tab=tree"}, {"text": "#panel .note"}, {"eval": "document.querySelector('#panel table').ariaRowCount"}, {"open": ""}, {"eval": "document.querySelector('#flame').focus()"},
@@ -147,7 +148,7 @@ def test_order_of_rows(empty, chromium, tmp_path):
 
 
 def test_legend(empty, chromium, tmp_path):
-    """The legend names the colors that the page has, in a window of 1280 pixels too, and hides no button."""
+    """The legend names the colors that the page has, and hides no button, in windows of 1000 to 3840 pixels."""
     names = [("none", OWN), ("main", OWN), ("copy", LIBC), ("trap", KERNEL)]
     page = page_with(empty, tmp_path / "legend.html", names, [(0, 1), (1, 2), (1, 3)], [2, 3] * 50)
     fits = "[...document.querySelectorAll('#tabs button, .legend > *')].every((each) => { const { left, right, bottom } = each.getBoundingClientRect(), area = each.parentElement.getBoundingClientRect(); return right > left && right <= innerWidth && right <= area.right + 1 && bottom <= area.bottom + 1; })"
@@ -176,7 +177,7 @@ def test_names_do_not_reorder_texts(empty, chromium, tmp_path):
 
 def test_unknown(profcapture, empty, chromium, tmp_path):
     """Numbers that were not measured are unknown, not 0: the CPUs of the machine, when a woken thread was ready,
-    and how long threads ran if only another event was recorded."""
+    and how long threads ran if the recorded event is not a time."""
     made = make(tmp_path / "made.cap", "--all-tables", "--rows", 300)
     profcapture("html", made, "-o", tmp_path / "made.html", "-q")
     rows, _, ready = chromium(tmp_path / "made.html", {"open": "tab=waiting"}, {"eval": ROWS}, {"eval": REST}, {"text": "#timeline-table td:nth-child(3)"})

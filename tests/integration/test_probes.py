@@ -426,7 +426,7 @@ def test_refused_files(profctl, program, capture, tmp_path):
 
 
 def test_not_permitted(profctl, program, tmp_path):
-    """A plain user gets the reason, and no capture is made without the event."""
+    """A plain user gets the reason, and profctl fails."""
     tmp_path.chmod(0o777)
     for path in tmp_path, *list(program.parents)[:3]:
         path.chmod(0o755 if path != tmp_path else 0o777)

@@ -34,7 +34,7 @@ CODE = [(re.compile(pattern), applies, why) for pattern, applies, why in CODE_RU
 
 
 def comments_blanked(text):
-    """C with comments and strings blanked and line numbers kept, for rules about code."""
+    """Returns C code with comments and strings blanked and line numbers kept, for rules about code."""
     def blank(match):
         return re.sub(r"[^\n]", " ", match[0])
     return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', blank, text, flags=re.DOTALL)

@@ -7,12 +7,13 @@
  *     heap-life hand-over N      one thread allocates, another one frees
  *     heap-life END N            N blocks of 1009 bytes, and then END: exit, _exit, kill, abort,
  *                                exec, fork, vfork, spawn
- *     heap-life inherit N        blocks that a process, its child and its grandchild free in turn
+ *     heap-life inherit N        N blocks, which a process, its child and its grandchild all have;
+ *                                each frees them
  *     heap-life phases N         blocks that are allocated, then replaced or reallocated, then
  *                                freed; each later phase begins when a byte arrives
  *     heap-life steady           blocks that are freed immediately, until SIGTERM; prints how many
  *
- * A forked or started child allocates N blocks of 2003 bytes itself.
+ * With END exec, fork, vfork or spawn, the new program or child allocates N blocks of 2003 bytes.
  */
 #include <pthread.h>
 #include <sched.h>

@@ -212,8 +212,8 @@ static void many_chunks(void)
 	compare(do_verify, &many);
 }
 
-/* Scans unfinished captures by their checkpoints; then, with the first one damaged, without
- * them. */
+/* Scans unfinished captures by their checkpoints. Then damages the first checkpoint of each, so
+ * that they are scanned without checkpoints. */
 static void many_crashed(void)
 {
 	make(&crashed, SMALL_CHUNKS, LARGE_CHUNKS, LARGE_CHUNKS * CHUNK_BYTES);

@@ -5,13 +5,14 @@
  * Promises:
  * - lines of all dialects are read; others are skipped, and so is a truncated line [map]
  * - if several lines have one address, the last one is used; code without samples is left out [map]
- * - loads and moves have the dump's times, in either byte order, even if it is truncated [dump]
+ * - loads and moves have the dump's times, in either byte order, even if the dump is cut [dump]
  * - loads before the segment are valid from its start; loads after its end are left out [dump]
  * - lines belong to the load at the address; the offset in V8's addresses is removed [lines]
  * - if a line's file name is invalid, the function's file name is used; if that is invalid, too,
  *   the function has no lines [freed_file]
  * - names are harmless to terminals; false lengths have no effect [hostile]
- * - a file of another user, a pipe, and an outdated file are not read [owner]
+ * - a file is not read if it belongs neither to the process's user nor to root, if it is a pipe, or
+ *   if it is outdated [owner]
  * - the pid is in the path of a dump [paths]
  */
 #include "config.h"

@@ -177,8 +177,8 @@ static void test_unlocked(void)
 		walk(i == 0, true);
 		CHECK(!chain.memory.is_direct);
 		CHECK(chain.n == N_FRAMES && chain.hash == hash);
-		/* the next walk reads these ranges all at once, and uses them up to one that does
-		 * not match */
+		/* the next walk reads these ranges all at once, and uses them up to the first that
+		 * does not match */
 		CHECK_INT(chain.memory.n_ranges, 2 + 3 * N_FRAMES + 3);
 		walk(i == 0, true);
 		CHECK(chain.n == N_FRAMES && chain.hash == hash);

@@ -21,8 +21,8 @@ struct number_map {
 void number_map_init(struct number_map *map);
 void number_map_done(struct number_map *map);
 void number_map_clear(struct number_map *map);
-/* Returns the key's value slot, which is 0 for a new key: the caller must then set it. Valid until
- * the next call. */
+/* Returns the key's value slot, which is 0 for a new key: the caller must then set it. The pointer
+ * is valid until the next call. */
 uint32_t *number_map_at(struct number_map *map, uint64_t key);
 /* Returns the value, or 0. */
 uint32_t number_map_get(const struct number_map *map, uint64_t key);

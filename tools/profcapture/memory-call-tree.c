@@ -160,7 +160,7 @@ static void find_callers(struct tree *tree)
 		add_sum(&root.total, sum);
 		add_sum(&root.before, before_of(memory, i));
 		add_sum(&sum, before_of(memory, i));
-		/* Start at the function that the stack is charged to, above C++ new. */
+		/* Start at the function that the stack is charged to, such as the caller of new. */
 		while (memory_node_at(&memory->tree, step.at)->function != site &&
 		       memory_node_at(&memory->tree, step.at)->parent)
 			step.at = memory_node_at(&memory->tree, step.at)->parent;

@@ -51,7 +51,7 @@ enum memory_filter {
 	MEMORY_NOT_FREED,
 	MEMORY_LIVE_AT_PEAK,
 	MEMORY_LIVE_AT_TIME,
-	MEMORY_LIVE_SINCE, /* difference between two times */
+	MEMORY_LIVE_SINCE, /* live at a time, less those live at an earlier time */
 	MEMORY_LIVE,       /* live at many points in time */
 };
 
@@ -138,17 +138,17 @@ struct memory {
 	struct reader reader;
 	/* options */
 	bool views[MEMORY_VIEWS]; /* requested views */
-	uint64_t tree_lines;      /* --limit: maximum number of lines of a tree; 0: all, or unset */
+	uint64_t tree_lines;      /* --limit: maximum number of lines of a tree; 0: no maximum */
 	bool is_tree, is_inverted, by_blocks, full_names, no_suppressions, no_inline, wants_inline,
 		no_fold;
 	struct units_time at;
 	struct units_range diff;
-	/* maximum of other allocations in a temporary block's life; default: MEMORY_THRESHOLD */
+	/* maximum number of other allocations during a temporary block's life */
 	uint64_t threshold;
 #define MEMORY_THRESHOLD 1
 	uint64_t within_ns; /* UINT64_MAX: use the threshold */
 	GPtrArray *suppression_files, *through;
-	/* Called for each counted allocation if memory_reads_all(); or NULL. */
+	/* If memory_reads_all(), this is called for each counted allocation. NULL: no call. */
 	void (*watch)(int64_t time_ns, const struct memory_block *block, double blocks, void *data);
 	void *watch_data;
 	enum memory_view view;

@@ -20,7 +20,8 @@
 
 struct function {
 	const char *name, *raw_name; /* interned */
-	/* "user", "kernel", "jit", "unresolved", or the language of an interpreted function */
+	/* "user", "kernel", "jit", "unresolved"; of an interpreted function: the language, or
+	 * "interpreter" if that is unknown */
 	const char *kind;
 	const char *file; /* NULL = unknown */
 	/* for an inlined function whose file is unknown: the first file in which its code was seen;

@@ -58,8 +58,8 @@
 #define VARIABLE_BYTES 24
 #define NAME_SCOPE 0xe
 
-/* shape.h: struct rb_shape. Each shape except the first adds a variable to its parent. A class's
- * shape is in its flags. */
+/* shape.h: struct rb_shape. A shape of type SHAPE_IS_VARIABLE adds a variable to its parent. Shapes
+ * of other types add none. The number of a class's shape is in the class's flags. */
 #define SHAPE_BYTES 32
 #define SHAPE_OF(flags) ((flags) >> 32)
 #define SHAPE_NAME 1      /* index of the word */

@@ -16,7 +16,7 @@
 
 struct interp_function {
 	uint64_t number; /* counted from 1 */
-	/* "module.Class.method"; Ruby: "block in Class#method", "<main> (file.rb)"; PHP:
+	/* Python: "module.Class.method"; Ruby: "block in Class#method", "<main> (file.rb)"; PHP:
 	 * "Class::method", "{closure} (file.php)"; Perl: "Package::sub", "require Module.pm";
 	 * JavaScript: "function (file.js)" */
 	char *name;

@@ -3,5 +3,6 @@
 
 #include "daemon/engine/model/images.h"
 
-/* Returns the kind of program that the file's headers describe. Never UNKNOWN. Any thread. */
+/* Returns the kind of program that the file's headers describe; never IMAGE_PROGRAM_UNKNOWN. Any
+ * thread may call this. */
 enum image_program program_read(int fd);

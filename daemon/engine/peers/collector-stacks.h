@@ -14,7 +14,7 @@ struct collector_stacks {
 void collector_stacks_init(struct collector_stacks *stacks, struct collector_process *process);
 void collector_stacks_done(struct collector_stacks *stacks);
 
-/* `path`: NULL if unknown. Returns a fault if the record is false. */
+/* `path`: NULL if unknown. Returns a fault if the record is invalid. */
 enum ring_fault collector_stacks_add_image(struct collector_stacks *stacks,
 					   const struct ring_image *image, const char *path,
 					   size_t n_path, uint64_t time_ns);

@@ -110,8 +110,8 @@ void collectors_drain(struct collectors *collectors, uint64_t now_ns);
  * when the clock reaches until_ns. The side band must be applied up to limit_ns. */
 void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t until_ns);
 /* Called after the functions above. Returns when to call them again; UINT64_MAX: there is no peer.
- * Stores the time of the next drain in due_ns. If no record can be missed, the next drain is
- * longest_ns after the last one. */
+ * Stores the time of the next drain in due_ns. If no record can be missed, the next drain may be
+ * as late as longest_ns after the last one. */
 uint64_t collectors_sleep(struct collectors *collectors, uint64_t now_ns, uint64_t longest_ns);
 /* Returns whether nothing waits and every new record goes to a ring with a working doorbell. */
 bool collectors_are_quiet(const struct collectors *collectors, uint64_t now_ns);
@@ -123,6 +123,7 @@ bool collectors_miss_requests(const struct collectors *collectors);
  * be complete. */
 uint64_t collectors_finish_some(struct collectors *collectors, uint64_t until_ns);
 /* Stops the producers and writes rows of their records. Records that are not rows when the clock
- * reaches until_ns are lost. After half of that time, if processes with few queued records still
- * wait, the queued records of the other processes are lost. */
+ * reaches until_ns are lost. If processes with few queued records (COLLECTORS_MODEST) still wait
+ * some time before that, the queued records of the other processes are lost; the few records may
+ * then become rows slightly after until_ns. */
 void collectors_finish(struct collectors *collectors, uint64_t until_ns);

@@ -38,7 +38,7 @@ struct sample_fixed {
 	uint64_t ips[];
 };
 
-/* the start of a record of ENGINE_WAKEUP_TYPE or ENGINE_SLEEP_TYPE, or a code object */
+/* the start of a sample of ENGINE_WAKEUP_TYPE or ENGINE_SLEEP_TYPE, or of one with a code object */
 struct wakeup_fixed {
 	struct perf_event_header header;
 	uint64_t event_id;
@@ -130,7 +130,7 @@ static bool name_ends(const struct perf_event_header *header, const char *name)
 }
 
 /* Parses registers and stack at `at`. Returns the address after them, or NULL if they do not fit.
- * The stack's length may be odd. */
+ * The stack's length need not be a multiple of 8. */
 static const uint8_t *parse_stack(const uint64_t *at, const uint8_t *end,
 				  struct record_sample *sample)
 {

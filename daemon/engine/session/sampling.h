@@ -11,7 +11,8 @@ struct sampling {
 	struct ring_merge *merge;
 	struct loss_table *losses;
 	struct ticks ticks;
-	int switch_fd;             /* -1: no switch, or closed */
+	/* socket at which a program requests to switch the events on or off; -1: none, or closed */
+	int switch_fd;
 	bool paused, switched_off; /* reasons not to sample */
 	bool has_begun, is_on;
 	bool is_repeated; /* sampling_repeat() was called */

@@ -41,7 +41,7 @@ bool unwind_tables_receive(struct unwind_tables *tables);
 enum unwind_frame_state unwind_tables_frame_bytes(struct unwind_tables *tables,
 						  const struct image *image, uint64_t address,
 						  uint32_t *ret_bytes);
-/* Requests the next part of a dump, because a frame is in code that was not read yet. */
+/* Requests the next part of a jitdump file, because a frame is in code that was not read yet. */
 void unwind_tables_request_more(const struct unwind_tables *tables, const struct image *dump);
 /* Returns a number that changes if code that was walked without a rule may have a rule now. */
 uint32_t unwind_tables_version(const struct unwind_tables *tables);
