@@ -2,9 +2,9 @@
 /*
  * Registers - the unwinder's description of each CPU
  *
- * One row for each architecture, chosen at run time: the engine reads files of one architecture,
- * tests read files of all. REGS_NATIVE (arch/cpu.h) is the architecture of this build. Immutable,
- * async-signal-safe.
+ * A table has a row for each architecture. Callers choose the row at run time, because the engine
+ * reads files of one architecture, but tests read files of all. REGS_NATIVE (arch/cpu.h) is the
+ * architecture of this build. Immutable, async-signal-safe.
  */
 #pragma once
 

@@ -9,7 +9,7 @@
  * Invariants: (1) memory does not depend on the length of the capture        [test-capture-memory]
  *             (2) a damaged chunk costs only its own rows, and is counted
  *                 [test-capture-reader: flips]
- * One thread at a time; any number of cursors may use one reader.
+ * Each cursor may be used by one thread at a time; any number of cursors may use one reader.
  */
 #include "libcapture/reader.h"
 

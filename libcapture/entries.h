@@ -98,7 +98,7 @@ struct entries_filter {
 	uint64_t t_from, t_to; /* skip chunks outside [t_from, t_to]; 0, 0: skip none */
 };
 
-/* One thread at a time. */
+/* May be used by one thread at a time. */
 struct entries_cursor {
 	const struct entries *entries;
 	struct entries_filter filter;

@@ -103,7 +103,7 @@ static int run(uint64_t max_bytes)
 	 * autogroup's nice value in the same way (sched(7)). Without permission this has no
 	 * effect. */
 	setpriority(PRIO_PROCESS, 0, NICE);
-	/* One malloc arena, so that a thread can reuse memory that another one freed. */
+	/* Use one malloc arena, so that a thread can reuse memory that another one freed. */
 	mallopt(M_ARENA_MAX, 1);
 	if (!enter_sandbox(max_bytes, &threads, &error)) {
 		fprintf(stderr, "profd-engine: %s\n", error->message);

@@ -13,9 +13,9 @@
  * A hook that a handler entered in the middle of another hook must not call these functions,
  * because their state may be incomplete. If siglongjmp() leaves a call, the next call discards its
  * work. Call self_unwind_setup() first, and self_unwind_invalidate() whenever a module may have
- * been unloaded: after dlclose(), and when the loader frees a module's record. libc closes its own
- * modules through an internal call instead of dlclose(), but frees their records through malloc's
- * functions.
+ * been unloaded: after dlclose(), and when the loader frees a module's record. Only the latter can
+ * be observed for libc's own modules, because libc closes them through an internal call instead of
+ * dlclose().
  */
 #pragma once
 
@@ -55,7 +55,7 @@ struct call_tree_known {
 	uint32_t node, generation;
 };
 
-/* One for each owner of a ring; the next owner reuses the memory. */
+/* Each owner of a ring has a tree; the ring's next owner reuses the memory. */
 struct call_tree {
 	uint32_t generation;
 	uint32_t n_nodes; /* ids 1 to n_nodes are assigned */

@@ -74,7 +74,7 @@ struct ring_arena {
 	struct ring rings[];
 };
 
-/* Like ring_release(), but only if `owner` still owns the ring, because another thread may have
+/* Like ring_release(), but does nothing unless `owner` still owns the ring: another thread may have
  * closed the ring meanwhile, and a third may have claimed it. */
 void ring_release_of(struct ring *ring, uint64_t owner);
 

@@ -72,7 +72,7 @@ static void kick(struct ring_arena_header *shared, uint32_t *kicked)
 {
 	uint32_t armed;
 
-	/* pairs with ring_arena_arm(): either the consumer sees the doorbell, or this sees
+	/* pairs with ring_arena_arm(): either the consumer sees the doorbell, or this thread sees
 	 * `armed` */
 	__atomic_fetch_add(&shared->doorbell, 1, __ATOMIC_SEQ_CST);
 	armed = __atomic_load_n(&shared->armed, __ATOMIC_SEQ_CST);

@@ -7,8 +7,8 @@
 
 #include <glib.h>
 
-/* Opens the file for reading and writing, unnamed, in TMPDIR. Returns -1 and sets `error` on
- * failure. The caller closes the fd. */
+/* Opens an unnamed file for reading and writing, in TMPDIR (default: /tmp). Returns -1 and sets
+ * `error` on failure. The caller closes the fd. */
 int spool_open(GError **error);
 
 /* Writes all of `spool` at the current position of `fd`. Returns 0 or -errno. */

@@ -300,7 +300,7 @@ const char *memory_blocks_text(const struct memory *memory, double blocks);
 const char *memory_share_text(const struct memory *memory, double part, double whole);
 /* Returns the text for a row, not escaped. */
 char *memory_row_text(const struct memory *memory, uint32_t entity) MUST_CHECK;
-/* Writes the object MEM of all processes, including the runtimes' pools. */
+/* Writes the sums over all processes as an object, including the runtimes' pools. */
 void memory_write_summary(const struct memory *memory, struct json *json, const char *key);
 /* Writes the array "runtime": the leaked bytes and blocks in each pool of the runtimes. */
 void memory_write_runtime(const struct memory *memory, struct json *json);

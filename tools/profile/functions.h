@@ -111,7 +111,8 @@ static inline uint32_t functions_whole(const struct functions *functions, uint32
 /* Returns the line of a place, as functions_entity_of_row() does with FUNCTIONS_LINES. */
 uint32_t functions_line_of_place(struct functions *functions, uint32_t place);
 
-/* The members of FN, as fields of a table. A table's own fields start at FN_FIELDS. */
+/* The JSON members that describe a function, as fields of a table. A table's own fields start at
+ * FN_FIELDS. */
 enum function_field {
 	FN_NAME,
 	FN_RAW_NAME,
@@ -131,7 +132,7 @@ enum function_field {
 /* clang-format on */
 struct cell functions_cell(const struct functions *functions, uint32_t index,
 			   enum function_field field);
-/* Writes the members of FN. */
+/* Writes the members FN_MEMBERS of a function. */
 void functions_write(const struct functions *functions, uint32_t index, struct json *json);
 /* Returns the part of a path after the last slash; "-" if it is NULL or empty. */
 const char *functions_basename(const char *path);

@@ -8,7 +8,8 @@
 #define DEMANGLE_MAX_BYTES 16384
 
 /*
- * Returns the readable form of a C++ or Rust symbol, without Rust's hashes; NULL if the name is not
- * mangled or its readable form is too long. Free it with free(). Any thread may call this.
+ * Returns the readable form of a C++ or Rust symbol, without Rust's hashes. Returns NULL if the
+ * name is not mangled, or if the name or its readable form is too long. Free the result with
+ * free(). Any thread may call this.
  */
 char *demangle_get(const char *raw_name);

@@ -229,8 +229,8 @@ static struct known_function *make_function(const struct interp_functions *funct
 	function->first_line = code->first_line <= INT32_MAX ? code->first_line : 0;
 	function->family = code->family;
 	function->minor = code->minor;
-	/* One byte more, so that the pointer is never NULL: the end of the bytes is computed from
-	 * it. */
+	/* Allocate one byte more, so that the pointer is never NULL: the end of the bytes is
+	 * computed from it. */
 	function->lines = g_malloc(code->lines_bytes + 1);
 	memcpy(function->lines, code->lines, code->lines_bytes);
 	function->lines_bytes = (uint32_t)code->lines_bytes;

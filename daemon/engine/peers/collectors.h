@@ -54,7 +54,7 @@ struct collectors {
 	uint64_t reached_ns;     /* all records before this time are rows */
 	uint64_t arena_until_ns; /* no arena is made before this time */
 	uint64_t drained_ns;
-	uint64_t keep_up_ns; /* next check of the rings between pieces of long steps */
+	uint64_t keep_up_ns; /* from then on, collectors_keep_up() drains filling rings again */
 	uint64_t woke_ns;    /* when producers that wait for room were last woken */
 	uint64_t armed_ns;   /* when the doorbells were last armed */
 	uint64_t due_ns;
