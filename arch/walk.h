@@ -201,7 +201,7 @@ struct walk_place {
 };
 
 /*
- * Makes one step, from a frame to its caller, for callers that cache steps. Updates `place`.
+ * Makes one step, from a frame to its caller, for users that cache steps. Updates `place`.
  * *ret_stop: WALK_N_STOPS if the walk continues. Returns false if `place` is not a frame of the
  * walk. `walk` needs no room for frames.
  */
@@ -216,8 +216,8 @@ struct walk_job {
 
 /*
  * Runs up to WALK_TOGETHER walks interleaved. A stack that was just copied from the kernel is not
- * in the cache, so each step waits for memory at an address that the previous step has found;
- * meanwhile the other walks continue. The results are the same as those of walk_run(). Walks may
- * share a cache, but not the room for frames or the state of resolve().
+ * in the CPU's caches, so each step waits for memory at an address that the previous step has
+ * found; meanwhile the other walks continue. The results are the same as those of walk_run(). Walks
+ * may share a struct walk_cache, but not the room for frames or the state of resolve().
  */
 void walk_run_together(struct walk_job *jobs, size_t n);

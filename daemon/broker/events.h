@@ -75,7 +75,7 @@ bool event_parse_dynamic(const struct event_dirs *dirs, const char *pmu, const c
 bool event_is_probe(const char *text);
 /* Returns the length of a probe's name without a filter. */
 size_t event_probe_length(const char *text);
-/* Makes the event a probe at an offset of an open file. On success, the event owns `fd`. */
+/* Makes the event a probe at an offset of an open file. The event owns `fd`, even on failure. */
 bool event_set_probe(const struct event_dirs *dirs, struct event *event, int fd, uint64_t offset,
 		     uint64_t semaphore, GError **error);
 /* Returns the candidate nearest to `word`, or NULL if none is near. */

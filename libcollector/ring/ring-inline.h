@@ -246,8 +246,8 @@ static inline __attribute__((always_inline)) void *ring_try_begin(struct ring *r
 /* Turns open records into pads, from `level` on, after siglongjmp() left them. `nestable` must be
  * false. */
 void ring_abandon(struct ring *ring, size_t level);
-/* Rings the doorbell when a third of the ring is full, and again after each further sixteenth, for
- * a consumer that armed late. */
+/* Rings the doorbell when a third of the ring is full, and again after each further sixteenth, in
+ * case the consumer armed the doorbell late. */
 void ring_check_fill(struct ring *ring);
 
 static inline __attribute__((always_inline)) void ring_publish(struct ring *ring,

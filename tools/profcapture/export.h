@@ -102,7 +102,8 @@ uint32_t export_line(const struct export *export, uint32_t frame);
 /* Finds the file of each function: the file of its declaration or, if unknown (as for inlined
  * functions), of its first known place. Must be called before export_line(). */
 void export_find_files(struct export *export);
-/* The page has all waits. For other formats, at least this many of the longest waits are kept. */
+/* The page has all waits. Other formats have all waits up to this number; if there are more, at
+ * least this many of the longest ones are kept. */
 #define EXPORT_MOST_WAITS 50000u
 /* Returns whether waits were read and any of them has a stack. */
 bool export_has_waits(const struct export *export);

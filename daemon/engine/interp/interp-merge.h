@@ -41,8 +41,8 @@ bool interp_merge_is_sound(const struct interp_chain *chain);
  * cannot be placed. */
 bool interp_merge(const struct interp_chain *chain, const struct interp_native *native,
 		  struct interp_run *ret_runs, size_t *ret_n);
-/* Returns whether an activation of Python is nearer to the root than all runs: it executes
- * functions of another interpreter or greenlet, which are not in the chain. */
+/* Returns whether an activation of Python is nearer to the root than all runs. Such an activation
+ * executes functions of another interpreter or greenlet, which are not in the chain. */
 bool interp_merge_lacks_callers(const struct interp_chain *chain,
 				const struct interp_native *native, const struct interp_run *runs,
 				size_t n);
