@@ -215,7 +215,7 @@ struct interp_sample {
 	/* number of new code objects that later samples must describe: those beyond
 	 * INTERP_MAX_NEW_CODES, and V8's functions whose line is not known yet */
 	__u16 n_undescribed;
-	__u16 family;        /* enum interp_family */
+	__u16 family; /* enum interp_family */
 	/* PHP, Perl: number of runs that end after `frames`, or INTERP_RUNS_UNKNOWN */
 	__u16 n_more_runs;
 	struct interp_frame frames[INTERP_MAX_FRAMES];

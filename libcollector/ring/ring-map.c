@@ -3,8 +3,8 @@
  * Ring map - maps a process's arena, and claims rings for its threads
  *
  * The engine made and sealed the arena, and can change it at any time. The header is copied when
- * the arena is mapped, a ring's directory entry when the ring is claimed; only the copies are checked
- * and used, so that no change can lead outside the arena. The claim itself is one atomic
+ * the arena is mapped, a ring's directory entry when the ring is claimed. Only the copies are
+ * checked and used, so that no change can lead outside the arena. The claim itself is one atomic
  * compare-and-exchange.
  * Invariants: (1) memory that could raise SIGBUS is not mapped      [test-ring: map]
  *             (2) a ring has one owner                              [test-ring: recycle, claims]

@@ -147,8 +147,8 @@ void tasks_set_inner(struct tasks *tasks, struct process *process, int32_t tid,
 
 void tasks_add_row(struct tasks *tasks, struct thread *thread, enum prof_task_event event,
 		   struct thread *parent, uint64_t time_ns);
-/* Writes the exit status of a process, as wait() reports it, for the process's last program, and only
- * once. The status is known only after that wait, so its row has the time of the table's last
+/* Writes the exit status of a process, as wait() reports it: for the process's last program, and
+ * only once. The status is known only after that wait, so its row has the time of the table's last
  * row. */
 void tasks_add_status(struct tasks *tasks, struct thread *leader, int32_t status);
 /* Must be called for each row that refers to the thread, and therefore to its process. */
