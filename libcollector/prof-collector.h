@@ -12,16 +12,18 @@
  *
  * All functions may be called from any thread, from signal handlers, and in children of fork() and
  * vfork(), unless stated otherwise. Functions that return bool return true if the record was
- * written, and false if no session records the program or the record was lost; the recording counts
- * losses. No function allocates from the heap, takes a lock, raises or waits for a signal, prints,
- * aborts, or changes errno.
+ * written, and false if no session records the program, an argument is invalid, or the record was
+ * lost; the recording counts losses. Apart from the recorder's functions (prof_recorder_*), none
+ * allocates from the heap, takes a lock, raises or waits for a signal, prints, aborts, or changes
+ * errno.
  *
- * Functions wait only in two cases:
+ * Apart from prof_collector_connect() and the recorder's, functions wait only in two cases:
  * - The first use in a process waits for profd's answer, at most 500 ms (10 ms in a real-time
  *   thread).
- * - A thread that finds no ring waits at most 10 ms. In a lossless session, a thread that finds no
- *   ring or a full one waits longer. Handlers and real-time threads do not wait. Waits add up to at
- *   most 1 s per minute for the whole process; time in which several threads wait is counted once.
+ * - A thread that finds no ring, or needs a larger one, waits at most 10 ms. In a lossless session,
+ *   a thread that finds no ring or a full one waits longer. Handlers and real-time threads do not
+ *   wait for a ring or for room. Waits add up to at most 1 s per minute for the whole process; time
+ *   in which several threads wait is counted once.
  *
  * Strings are UTF-8, NUL-terminated, of any length up to 64 MiB, and copied before the function
  * returns. NULL is "". A thread sends a string only once as long as the string is among the last
@@ -64,9 +66,10 @@ PROF_PUBLIC int prof_collector_connect(const char *addresses);
 
 /*
  * After this call, this library makes no system call in the calling thread, and the thread never
- * waits for room. Call it before the thread installs a seccomp filter that kills it for futex(2) or
- * sigaltstack(2). Returns false if the thread has no ring; the thread then records nothing. The
- * call is not needed if the filter was installed before the thread's first record.
+ * waits for room. Call it before the thread installs a seccomp filter that kills the thread for
+ * calling futex(2) or sigaltstack(2). Returns false if the thread has no ring; the thread then
+ * records nothing. The call is not needed if the filter was installed before the thread's first
+ * record.
  */
 PROF_PUBLIC bool prof_collector_no_syscalls(void);
 
@@ -177,13 +180,13 @@ PROF_PUBLIC bool prof_jit_unload(const void *address);
 /*
  * Defines a counter of the process. Calls with the same group, name, unit and flags return the same
  * counter. unit: "bytes", "ns", … or "". Returns the counter's number, which stays valid in this
- * process and its children, or 0 if there are 1024 already or a flag is unknown. Copies the
- * strings. May be called while no session records. Not for handlers.
+ * process and its children, or 0 if there are 1024 counters already, a flag is unknown or memory is
+ * exhausted. Copies the strings. May be called while no session records. Not for handlers.
  */
 PROF_PUBLIC uint32_t prof_counter_define(const char *group, const char *name, const char *unit,
 					 uint32_t flags);
-/* Calls have no effect while no session records. They return false if the counter's values have the
- * other type (int64_t or double). */
+/* Calls have no effect while no session records. They also return false if the counter's values
+ * have the other type (int64_t or double). */
 PROF_PUBLIC bool prof_counter_set(uint32_t counter, int64_t value);
 PROF_PUBLIC bool prof_counter_add(uint32_t counter, int64_t difference);
 PROF_PUBLIC bool prof_counter_set_double(uint32_t counter, double value);

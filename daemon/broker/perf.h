@@ -45,9 +45,9 @@ struct perf_plan {
 	void *data;
 };
 
-/* The events of one CPU. Descriptors exist until perf_cpu_close_fds(), mappings until
- * perf_cpu_unmap(). With per-task events, the CPU has only events that deliver nothing, one for
- * each ring, and the per-task events write into these rings. */
+/* The events of one CPU. Descriptors exist until perf_cpu_close_fds(), mappings at most until
+ * perf_cpu_unmap() (see perf_open_all()). With per-task events, the CPU has only events that deliver
+ * nothing, one for each ring, and the per-task events write into these rings. */
 struct perf_cpu {
 	unsigned cpu;
 	int fds[4 +

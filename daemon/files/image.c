@@ -3,8 +3,8 @@
  * Image - opens the file of a mapping
  *
  * /proc/PID/map_files leads to the very file that is mapped, even if it is deleted, replaced,
- * overlaid, or in another root or namespace. It needs CAP_CHECKPOINT_RESTORE and a mapping that
- * still exists. So the path is tried second, and /proc/PID/exe third, for a plain user's own
+ * overlaid, or in another root or namespace. This way needs CAP_CHECKPOINT_RESTORE and a mapping
+ * that still exists. So the path is tried second, and /proc/PID/exe third, for a plain user's own
  * programs. A target chooses what it maps, and the request may come from an engine that was taken
  * over.
  * Invariants: (1) a mapping is opened only if it is executable (kernels before 6.11 do not report

@@ -2,14 +2,14 @@
 /*
  * Proc - reads the state before the recording from /proc
  *
- * The engine requests this once the side band is enabled. Processes continue to run: the side band
- * also has the changes during the reading, and each record has the time just before its data was
- * read, so that changes and records can be ordered. This process parses only the directory
+ * The engine requests the state once the side band is enabled. Processes continue to run: the side
+ * band also has the changes during the reading, and each record has the time just before its data
+ * was read, so that changes and records can be ordered. This process parses only the directory
  * structure of /proc. File contents go to the engine unchanged, because targets choose them, and
- * only the engine handles hostile bytes. A process may exit at any time: what cannot be read is
- * omitted, which is not an error.
+ * only the engine handles hostile bytes. A process may exit at any time: data that cannot be read
+ * is omitted, which is not an error.
  * Invariants: (1) up to the offset of status_set_bytes(), the memfd has only whole processes: if
- *                 this process is killed, the next one continues there
+ *                 this worker is killed, the next worker continues there
  *                 [test_hostile_files: test_locked_memory]
  *             (2) if a process is to be read bare, no file is read that depends on the memory of
  *                 the process, which may be mapped from a file whose server never answers
@@ -211,8 +211,8 @@ static void add_thread(struct snapshot *snapshot, int dir, pid_t pid, pid_t tid,
 	buffer_add_file(&snapshot->buffer, dir, path, record, SMALL_FILE_BYTES);
 }
 
-/* Adds the threads except the leader, repeatedly until no new one is found. Returns one of them, or
- * 0. */
+/* Adds the threads except the leader, in up to THREAD_PASSES passes, until a pass finds no new
+ * thread. Returns one of them, or 0. */
 static pid_t add_threads(struct snapshot *snapshot, int dir, pid_t pid)
 {
 	CLEANUP(free_numbers) struct numbers seen = { 0 };
@@ -291,7 +291,8 @@ static bool is_bare(const struct snapshot *snapshot, int dir, pid_t pid)
 
 	if (pid == request->bare_pid)
 		return true;
-	/* The directory's owner is the user who runs the process, even if it is not dumpable. */
+	/* The directory's owner is the user who runs the process, even if the process is not
+	 * dumpable. */
 	if (request->n_bare == 0 || fstat(dir, &status) < 0)
 		return false;
 	for (uint32_t i = 0; i < MIN_OF(request->n_bare, FILES_MAX_BARE); i++)
@@ -458,7 +459,7 @@ static pid_t process_of(int dir)
 	const char *line;
 
 	text[MAX_OF(n, (ssize_t)0)] = '\0';
-	line = strstr(text, "\nTgid:\t"); /* the name above has no newline */
+	line = strstr(text, "\nTgid:\t"); /* the kernel escapes newlines in the name above */
 	return line ? (pid_t)strtol(line + strlen("\nTgid:\t"), NULL, 10) : 0;
 }
 

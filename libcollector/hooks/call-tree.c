@@ -34,7 +34,7 @@
 #define ROOT_FRAMES (CALL_TREE_MAX_DEPTH - CALL_TREE_INNER)
 #define CODE_SALT UINT64_C(0x636f6465) /* so that no code object's hash is that of a stack */
 #define ABOVE_ALL UINT32_MAX           /* python_frame.native: further out than all native frames */
-#define UNREADABLE UINT64_MAX          /* call_tree_frame.pc */
+#define UNREADABLE UINT64_MAX          /* call_tree_frame.pc: the Python frames are unreadable */
 static_assert(MAX_NODES < RING_MAX_CALLS, "ids");
 
 struct node_definition {
@@ -103,7 +103,7 @@ static void invalidate_nodes(struct call_tree *tree)
 	tree->n_nodes = 0;
 }
 
-/* Doubles the table. Drops all nodes if there is no memory for a larger one. */
+/* Doubles the table. Drops all nodes if no larger table can be mapped. */
 static void grow(struct call_tree *tree)
 {
 	struct call_tree_slot *before = tree->slots, *slots;
@@ -391,7 +391,7 @@ static void prepare(struct producer *producer)
 	}
 }
 
-/* Finds the node of a stack that is too deep or has an unsent frame; sends the missing nodes. */
+/* Finds the node of a stack, and sends the nodes that were not sent yet. */
 static enum message_outcome find_or_define(struct producer *producer, uint32_t *ret_id)
 {
 	struct node_definition definition = { .producer = producer, .tree = producer->calls };

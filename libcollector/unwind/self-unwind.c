@@ -7,22 +7,25 @@
  *
  * The stack. The highest address of a thread's stack is found without a lock: it is the thread
  * pointer, because libc puts the thread's structure on top of the stack; for the first thread, it
- * is the address of the random bytes that the kernel put there. sp is on the same stack if every
- * page in between is readable. If sp is later found lower, the additional pages are checked, once.
+ * is the address of the random bytes (AT_RANDOM) that the kernel put on top. sp is on the same
+ * stack if every page in between is readable. If a later sp is lower, the additional pages are
+ * checked, once.
  * Otherwise sp is on a signal stack, if sigaltstack() says so, or on a fiber. There, and wherever a
  * frame leads out of the known range, safe-read.c makes each read; on a fiber the walk ends after
  * SELF_UNWIND_MAX_FOREIGN frames.
  *
- * A cache. One mapping holds a fixed number of caches. A walk claims a free one, preferably the
- * thread's last, by one exchange, and releases it afterwards. A handler that interrupts a walk
- * finds that cache claimed and uses another one, so no walk ever waits. If siglongjmp() left a
- * walk, or the walk died with a vfork() child, its frame is gone, and its cache is reused.
+ * A cache. One mapping holds a fixed number of caches. A walk claims a free one by one exchange,
+ * preferably the one that the thread tried first in earlier walks, and releases it afterwards. A
+ * handler that interrupts a walk finds that cache claimed and uses another one, so no walk ever
+ * waits. If siglongjmp() left a walk, or the walk died with a vfork() child, its frame is gone, and
+ * its cache is reused.
  *
  * A forked child has copies of the caches, because a handler may have forked within a walk that
- * continues in the child. It has no claims (MADV_WIPEONFORK), so caches that other threads held are
- * free, and each cache is cleared when the child first claims it. A vfork() child is the same
- * thread, on the same stack, while the parent waits. Any other child that shares memory, like
- * posix_spawn()'s, is detected by its pid, and leaves its parent's struct self_unwind alone.
+ * continues in the child. The child has no claims (MADV_WIPEONFORK), so caches that other threads
+ * held are free, and each cache is cleared when the child first claims it. A vfork() child runs as
+ * the same thread, on the same stack, while the parent waits. Any other child that shares memory,
+ * like posix_spawn()'s, is detected by its pid, and does not change its parent's struct
+ * self_unwind.
  * Invariants: (1) only bytes between sp and the top of the thread's own stack are loaded directly
  *                                          [test-self-unwind: fiber, signal stack, corrupt,
  *                                          overflow]
@@ -69,7 +72,7 @@ struct cache {
 	uint64_t holder_thread;
 	uintptr_t holder;    /* copy of claim.holder */
 	uint32_t generation; /* generation of `slots`; 0: never used */
-	/* value of self_unwind_generation() when filled */
+	/* value of self_unwind_generation() when last claimed */
 	uint32_t own_generation;
 	struct walk_cache slots;
 	struct modules modules;

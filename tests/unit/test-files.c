@@ -337,7 +337,8 @@ static void *nap(void *unused)
 	return unused;
 }
 
-/* Changes only the first thread, because glibc's functions would change all threads. */
+/* Changes the user of the first thread only. Makes system calls directly, because glibc's functions
+ * would change all threads. */
 static void become_half(void)
 {
 	pthread_t thread;

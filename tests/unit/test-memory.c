@@ -560,7 +560,7 @@ static void test_reallocs(void)
 	alloc_row(&build, 10, 1, PROF_ALLOC_REALLOC, 1, 10, 2, 0);
 	alloc_row(&build, 20, 1, PROF_ALLOC_REALLOC, 2, 20, 2, 1);
 	alloc_row(&build, 30, 1, PROF_ALLOC_REALLOCARRAY, 3, 15, 2, 2);
-	alloc_row(&build, 40, 1, PROF_ALLOC_REALLOC, 0, 1 << 30, 2, 3); /* fails, so 3 stays live */
+	alloc_row(&build, 40, 1, PROF_ALLOC_REALLOC, 0, 1 << 30, 2, 3); /* fails: 3 stays live */
 	alloc_row(&build, 50, 1, PROF_ALLOC_REALLOC, 4, 35, 3, 3);
 	BUILD(&build, PROF_TABLE_FREE, N(BUILD_START + 60), N(1), N(4), PROF_NULL,
 	      N(PROF_FREE_REALLOC), N(0));
@@ -638,7 +638,7 @@ static void test_rests(void)
 /* ---- temporary blocks ------------------------------------------------------------------------ */
 
 /* Thread 1 allocates block 1, then zero to three others, and frees block 1. Meanwhile, thread 2
- * allocates one. */
+ * allocates one block. */
 static void test_temporary(void)
 {
 	for (unsigned others = 0; others < 4; others++) {
@@ -1041,8 +1041,8 @@ static void test_ended(void)
 	build_done(&build);
 }
 
-/* By the heap marks, the peak could be in any child, because the parent's earlier maximum might
- * still be live there. */
+/* The heap marks allow the peak to be in any child, because the parent's earlier maximum might
+ * still be live while the child runs. */
 static void test_many_processes(void)
 {
 	struct memory memory;

@@ -4,13 +4,13 @@
  *
  * Build-ids, offsets, library versions and processes differ between recordings. So a function is
  * identified by its name and its image's name without folder and version. Its inlined copies are a
- * separate row. Code without a symbol is identified by its offset if both captures have the same
- * build of the image; otherwise, all such code is one row.
+ * separate row. Code without a symbol is identified by its offset if all captures of the other side
+ * have the same build of the image; otherwise, all such code of an image is one row.
  *
- * Invariants: (1) the self counts of all rows add up to those of all functions in both captures
+ * Invariants: (1) in each capture, the self counts of all rows add up to those of all functions
  *                 [test_diff: sums]
- *             (2) a row within its interval, which allows for the number of rows, is not a change
- *                 [test-diff: equals]
+ *             (2) a difference within the row's interval, which allows for the number of rows, is
+ *                 not a change [test-diff: equals]
  */
 #include "config.h"
 
@@ -46,7 +46,8 @@ char *diff_image_name(const char *path, bool is_jit)
 	size_t length, version = 0;
 	bool has_point = false;
 
-	/* Generated code is in anonymous memory or in files named after the process's pid. */
+	/* Generated code is in anonymous memory or in files named after the process's pid, so its
+	 * image's name differs between runs. */
 	if (is_jit)
 		return g_strdup("[jit]");
 	length = strlen(name);
@@ -263,7 +264,7 @@ static void choose_tested(struct diff *diff)
 	}
 }
 
-/* Returns the blocks of a function's or node's row; NULL if it has none. */
+/* Returns the blocks of the row of a key (diff_run_key()); NULL if the row has none. */
 static double *blocks_of_key(const struct diff_run *run, uint32_t key)
 {
 	uint32_t row = g_array_index(run->rows, uint32_t, key);
@@ -315,7 +316,7 @@ static struct noise_change compare_blocks(const struct diff *diff, const struct 
 /* Returns a run's count in the displayed unit. */
 static double ratio(const struct diff *diff, const struct diff_run *run, double count)
 {
-	/* The weights of a run add up to 1, except for rounding: do not divide by them. */
+	/* With DIFF_BY_RUN, the weights add up to 1, except for rounding: do not divide by them. */
 	if (diff->norm == DIFF_BY_RUN)
 		return count * diff->scale;
 	return run->weight > 0 ? count / run->weight * diff->scale : 0;
@@ -348,8 +349,8 @@ static void judge(struct diff *diff, struct diff_row *row, const double *counts,
 	if (!diff_has_one_run(diff))
 		change = noise_runs(values, n_a, values + n_a, n_b);
 	/*
-	 * For totals of a run, the times of its allocations or samples are not noise. Only their
-	 * number varies by chance.
+	 * For totals of a run, it does not matter when the allocations or samples occurred. Only
+	 * their number varies by chance.
 	 */
 	else if (diff->norm == DIFF_BY_RUN &&
 		 (!is_sampled(diff) || (diff->measure == DIFF_SAMPLES && row == &diff->all)))
@@ -446,7 +447,7 @@ static void add_processes(struct diff *diff, const struct diff_run *run)
 /* ---- the query ------------------------------------------------------------------------------- */
 
 /* Chooses the unit. CPU time or a number of events is known only if all captures record what a
- * sample represents. */
+ * sample represents, in the same unit; otherwise, the unit is "samples". */
 static void choose_unit(struct diff *diff)
 {
 	static const char *const suffixes[] = { "", "_per_s", "", "_per_mark" };
@@ -484,7 +485,7 @@ static bool read_all(struct diff *diff, const GPtrArray *files, guint n_a, GErro
 			capture_metadata(diff_run_at(diff, i)->reader->capture, "command") != NULL;
 	}
 	diff_add_notes(diff);
-	/* Totals can be compared only between whole runs of a command. */
+	/* Totals can be compared only between whole runs of a command, of the same event. */
 	if (diff->chooses_norm)
 		diff->norm = has_whole_runs && diff->has_events ? DIFF_BY_RUN : DIFF_BY_SAMPLES;
 	if (!diff->has_events && diff->norm != DIFF_BY_SAMPLES) {

@@ -7,9 +7,10 @@
  * noise is estimated from the variation within the runs.
  *
  * A row is a function that occurs in at least one capture; with `paths`, a function and its
- * callers. Its counts are self counts: a sample counts in one row. With memory, a row is a function
- * of the program together with the library function through which it allocated. A function of the
- * program that allocates without a library function in between is a row of its own (memory-tree.h).
+ * callers. The counts of a row are self counts: a sample counts in one row. With memory, a row is a
+ * function of the program together with the library function through which it allocated. A function
+ * of the program that allocates without a library function in between is a row of its own
+ * (memory-tree.h).
  */
 #pragma once
 
@@ -20,7 +21,7 @@
 /* The name of the row for all functions that run in interrupts. */
 #define DIFF_INTERRUPTS "<interrupts>"
 #define DIFF_KERNEL "[kernel]"
-/* The name of the row for all code without a symbol in an image. */
+/* The name of the row for all of an image's code that has no symbol. */
 #define DIFF_NO_NAME "<no name>"
 
 enum { DIFF_A, DIFF_B, DIFF_SIDES };
@@ -85,7 +86,7 @@ struct diff_identity {
 
 struct diff_row {
 	const struct diff_identity *id;
-	const char *comm; /* rows of processes: the name of all processes of the row */
+	const char *comm; /* rows of processes: the name that the row's processes share */
 	uint32_t parent;  /* index + 1 of the caller's row; 0: no caller is compared */
 	/* A function with this identity, from B if B has one; NULL: the row is not a function. */
 	const struct functions *functions;
@@ -93,7 +94,7 @@ struct diff_row {
 	uint32_t place; /* with memory: index of the line that allocates; 0: several, or unknown */
 	unsigned side;  /* side of `function` and `place` */
 	struct diff_count counts[DIFF_SIDES];
-	/* counts by block; set only for tested rows, with one run per side */
+	/* counts by block; in diff->rows, set only for tested rows, with one run per side */
 	double *blocks[DIFF_SIDES];
 	double a, b, noise;
 	bool is_tested, has_noise, is_significant;
@@ -114,7 +115,8 @@ struct diff {
 	int mode;
 	bool inlined, paths;
 	enum diff_norm norm;
-	bool chooses_norm; /* compare totals if all captures are whole runs, else shares */
+	/* compare totals if all captures are whole runs that sampled the same event, else shares */
+	bool chooses_norm;
 	const char *mark;
 	enum diff_measure measure;
 	/* results */
@@ -126,14 +128,14 @@ struct diff {
 	GHashTable *identities;    /* text → struct diff_identity */
 	struct number_map by_path; /* caller's row and identity → index + 1 of the row */
 	GArray *rows;              /* struct diff_row, a caller before its callees */
-	GPtrArray *order;          /* struct diff_row with data: significant, then by change */
+	GPtrArray *order; /* struct diff_row with data: significant ones first, then by change */
 	GArray *per_run;           /* double: counts by row and run */
 	struct diff_row all;
 	double most; /* largest total of a run */
 	unsigned tests, significant;
 	bool is_damaged; /* a capture or its names are damaged, so no change is reported */
 	bool is_unfinished;
-	bool is_few;           /* a capture has too little data */
+	bool is_few; /* a capture has too few events or names, and not because of a filter */
 	bool prevents_verdict; /* a note prevents a verdict */
 	bool has_events;       /* all captures sampled the same event */
 	GPtrArray *processes;  /* with memory: struct diff_row, greatest change first */
@@ -171,7 +173,8 @@ void diff_note_free(gpointer note);
 /*
  * Returns how many samples of equal weight would be evidence as good as `count` (Kish's effective
  * sample size). A few heavy samples can dominate a sum of weights, so the number of samples would
- * overstate the evidence. If all weights are equal, the result is the number of samples.
+ * overstate the evidence. If all weights are equal, the result is the number of samples. With
+ * memory, the result is the number of allocations.
  */
 double diff_evidence_of(const struct diff *diff, const struct diff_count *count);
 
@@ -185,7 +188,8 @@ uint64_t diff_samples_needed(const struct diff *diff, const struct diff_row *row
 /* A sentence on what changed. */
 struct diff_sentence {
 	enum diff_verdict verdict; /* DIFF_NO_VERDICT: not about functions */
-	const char *figure;        /* label: a verdict, the change of the run, "Note"; or NULL */
+	/* label: a verdict, "No verdict", the change of the run or "Note"; or NULL */
+	const char *figure;
 	const char *text;
 };
 /* Compares two captures as the verb does by default, and passes the sentences of its summary and

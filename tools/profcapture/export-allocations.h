@@ -42,7 +42,7 @@ enum allocation_kind {
  * of `unit_ns`. */
 struct allocation_life {
 	uint32_t time; /* time of the allocation */
-	/* 1 + the time at which it was freed or its process ended; 0: live at the end */
+	/* 1 + the time at which the block was freed or its process ended; 0: live at the end */
 	uint32_t freed;
 	uint32_t thread, node;
 	uint8_t kind;         /* enum allocation_kind */

@@ -418,8 +418,8 @@ struct hit {
 	struct amount amount;
 };
 
-/* Returns the stack node of a sample. Returns STACKS_NO_ROW if stacks are not wanted, or the sample
- * has no stack, or the capture lost it. */
+/* Returns the stack node of a sample. Returns STACKS_NO_ROW if stacks are not wanted, the sample
+ * has no stack, or the capture lost the stack. */
 static uint32_t node_of(struct pass *pass, const struct hit *hit)
 {
 	struct functions *functions = pass->profile->functions;
@@ -516,15 +516,14 @@ static bool is_in_kernel(const struct prof_batch *batch, size_t i, bool is_wait)
 	       array_number_or(&batch->columns[MODE], i, PROF_MODE_USER) == PROF_MODE_KERNEL;
 }
 
-/* Counts how a stack was unwound. Frames of generated code do not count as guessed if the
- * interpreter's records gave the same functions. */
+/* Counts how a stack was unwound. Frames of generated code do not count as guessed if the sample
+ * has all of the interpreter's functions. Stop reasons that later versions add count as guesses. */
 static void count_unwind(struct profile *profile, uint64_t method, uint64_t stop,
 			 uint64_t interpreter)
 {
 	if (method == PROF_METHOD_JIT_FP && interpreter == PROF_INTERPRETER_COMPLETE)
 		method = PROF_METHOD_CFI;
-	/* A kernel thread has no user stack. Stop reasons that later versions add count as
-	 * guesses. */
+	/* A kernel thread has no user stack. */
 	if (stop == PROF_STOP_KERNEL_THREAD)
 		return;
 	if (stop == PROF_STOP_NO_MEMORY)

@@ -6,8 +6,9 @@
 #include <string.h>
 
 static const char user_text[] = "USER", host_text[] = "HOST";
-/* for hosts that are known only from addresses: many are services whose name is also a common word;
- * distinguished from host_text by its pointer */
+/* The replacement for hosts that are known only from addresses. Many of these are services whose
+ * name is also a common word, so they are replaced only in prose. Code distinguishes this text from
+ * host_text by its pointer. */
 static const char address_host_text[] = "HOST";
 
 #define LONGEST_NAME 64u /* maximum length of a learned name */
@@ -98,7 +99,8 @@ static size_t ipv4_length(const char *at)
 /*
  * Returns the length of an IPv6 address, with its zone, or of an Ethernet address; 0: neither. In
  * C++, "ad::Bed" is a name. So text with "::" is an address only if a group begins with a digit,
- * which no name does, or if the text has a zone, a prefix length or brackets.
+ * which no name does, or if the text has an IPv4 address at its end, a zone, a prefix length or
+ * brackets.
  */
 static size_t ipv6_length(const char *text, const char *at)
 {
@@ -170,7 +172,7 @@ static size_t host_length(const char *at)
 }
 
 /* Returns the length of the domain after the name of a host, as in ".corp.example". A single label
- * must be a known domain, because it may also be a file's suffix or a member. */
+ * must be a known domain, because it may also be a file's suffix or the member of a structure. */
 static size_t domain_length(const char *at)
 {
 	static const char *const domains[] = { "local",       "lan",  "home",    "internal",
@@ -265,7 +267,7 @@ static const char *skip_folders(const char *at, const char *folders)
 	return at;
 }
 
-/* Learns the name of a user from the path at `at`, if the path is in the user's folder. */
+/* Learns the name of a user from the path at `at`, if the path is in a user's folder. */
 static void learn_path(struct redactor *redactor, const char *at)
 {
 	static const char *const parents[] = { "/home/",
@@ -693,7 +695,7 @@ GBytes *redact_metadata(const struct redactor *redactor, const char *key, const 
 
 	if (strcmp(key, "host") == 0 || strcmp(key, "options") == 0)
 		return NULL;
-	if (strcmp(key, "command") == 0) { /* its words end with NUL: keep only the first */
+	if (strcmp(key, "command") == 0) { /* each word ends with NUL: keep only the first word */
 		g_autofree char *name = g_path_get_basename(text);
 
 		shown = redact_text(redactor, name);

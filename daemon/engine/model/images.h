@@ -35,9 +35,9 @@ enum image_program {
 	IMAGE_PROGRAM_NONE, /* the file is not available, or is not a program */
 };
 
-/* Why a file could not be opened by a process. */
+/* Why the broker could not open a file through a process that maps it. */
 enum image_failure {
-	IMAGE_FAILED_NOT, /* it was opened, or not requested by this process */
+	IMAGE_FAILED_NOT, /* the file was opened, or not requested through this process */
 	IMAGE_ENDED,      /* the process has ended */
 	IMAGE_REFUSED,    /* for example, another user's process, or the mapping was replaced */
 };
@@ -58,8 +58,8 @@ struct image {
 	enum image_program program;
 	struct row *process;   /* anonymous memory: the process that it belongs to; referenced */
 	bool requested;        /* a request is pending, succeeded, or must not be repeated */
-	int32_t requested_pid; /* the process by which the file was requested last */
-	/* pid by which the file could not be opened → enum image_failure; NULL: none */
+	int32_t requested_pid; /* the process through which the file was requested last */
+	/* pid through which the file could not be opened → enum image_failure; NULL: none */
 	GHashTable *failed;
 	uint8_t n_refused; /* number of processes that were refused so far */
 	uint8_t n_ended;   /* number of processes that had ended; at most UINT8_MAX */
@@ -85,7 +85,7 @@ struct image_key {
 	uint32_t build_id_bytes;
 	uint64_t dev, inode, inode_generation;
 	bool is_shared; /* MAP_SHARED */
-	uint64_t start; /* start of the mapping; up to UINT32_MAX: the vdso of a 32-bit process */
+	uint64_t start; /* start of the mapping; a vdso up to UINT32_MAX is a 32-bit process's */
 };
 
 /* Returns the length of the path without the kernel's suffix for a deleted file. */
@@ -95,19 +95,20 @@ void images_done(struct images *images);
 /* Returns the image of a mapping; NULL for anonymous memory, whose image its process keeps. */
 struct image *images_of_mapping(struct images *images, const struct image_key *key);
 struct image *images_by_id(const struct images *images, uint64_t id);
-/* Returns why the file could not be opened by the process with this pid. */
+/* Returns why the file could not be opened through the process with this pid. */
 enum image_failure image_failure(const struct image *image, int32_t pid);
-/* Returns whether the process with this pid may request the file: no request is pending or has
- * succeeded, and none by this process has failed. */
+/* Returns whether the file may be requested through the process with this pid: no request is
+ * pending or has succeeded, and none through this process has failed. */
 static inline bool image_may_request(const struct image *image, int32_t pid)
 {
 	return !image->requested && image_failure(image, pid) == IMAGE_FAILED_NOT;
 }
-/* Notes that the file could not be opened by the process that requested it last. Another process
- * may request it again, unless too many were refused. */
+/* Notes that the file could not be opened through the process `requested_pid`. The file may be
+ * requested again through another process, unless too many processes were refused. */
 void image_request_failed(struct image *image, enum image_failure failure);
 /* Returns whether a process's stacks are walked without the file's table, instead of waiting until
- * the file is open: this process was refused, or many processes had ended before. */
+ * the file is open: the file has no table, this process was refused, or many processes had ended
+ * before the file was opened. */
 bool image_is_given_up(const struct image *image, int32_t pid);
 /* Updates the image with the broker's findings. */
 void image_opened(struct image *image, const struct message_image *answer);

@@ -2,9 +2,9 @@
 /*
  * Collectors, merge - drains rings into queues, merges the queues by time, and writes rows
  *
- * Each drain of a ring reports a time before which the ring adds no records. Rows are written up to
- * the earliest of these times, but not beyond the time that the side band has reached, because the
- * thread of a record must be known before its row.
+ * Each drain of a ring reports a time before which the ring adds no more records. Rows are written
+ * up to the earliest of these times, but not beyond the time that the side band has reached,
+ * because the thread of a record must be known before its row.
  * A drain is due when a doorbell rings, soon after a drain that found a ring more than a third
  * full, and in each round of the session. So idle processes cause no additional wake-ups. Rings
  * without doorbells are polled.
@@ -65,9 +65,9 @@ static void report_fault(struct collectors *collectors, struct peer_ring *ring)
 		   });
 }
 
-/* Returns how many more bytes of the peer may be queued. The rest stays in its ring; when the ring
- * is full, the producer counts its losses. Other peers' rows do not wait for such records, which
- * may therefore come late. */
+/* Returns how many more bytes of the peer may be queued. The rest stays in the peer's rings; when a
+ * ring is full, its producer counts the losses. Other peers' rows do not wait for records that stay
+ * in a ring, so these may come late. */
 static uint64_t find_share(const struct collectors *collectors, const struct peer *peer)
 {
 	uint64_t of_all = COLLECTORS_MAX_QUEUED -
@@ -78,8 +78,9 @@ static uint64_t find_share(const struct collectors *collectors, const struct pee
 }
 
 /* Returns how many bytes to drain. Usually that is a small piece, which becomes rows while it is in
- * the caches. The whole ring is drained if it is filling or its rows lag behind, because the queue
- * has more room, and if there are many rings, because visiting all of them costs more than a piece.
+ * the caches. The whole ring is drained if it is more than half full or its rows lag, because the
+ * queue has more room, and if there are many rings, because visiting all of them costs more than
+ * a piece.
  * The limits are TURN_BYTES and the peer's share, so that other producers do not wait too long. */
 static uint64_t choose_most(const struct collectors *collectors, const struct peer_ring *ring,
 			    enum ring_drain how, uint64_t fill)
@@ -602,7 +603,7 @@ uint64_t collectors_sleep(struct collectors *collectors, uint64_t now_ns, uint64
 	else if (longest_ns > interval_ns && collectors_are_quiet(collectors, now_ns))
 		interval_ns = longest_ns;
 	collectors->due_ns = collectors->unfinished ? 0 : collectors->drained_ns + interval_ns;
-	/* Not in due_ns, because polling a ring is not a drain. */
+	/* due_ns does not include the time of the next poll, because a poll is not a drain. */
 	interval_ns = poll_rings(collectors, now_ns);
 	return MIN_OF(collectors->due_ns, interval_ns);
 }

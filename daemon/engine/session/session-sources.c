@@ -35,7 +35,7 @@
  * without progress, the step ends earlier. */
 #define ALLOCATIONS_NS (20000 * MS)
 #define PIECE_NS (50 * MS)
-#define STACKS_NS (100 * MS)     /* between two requests for the stacks of waits */
+#define STACKS_NS (100 * MS)     /* if stacks are copied: between two requests for other stacks */
 #define LATE_VALUE_NS (100 * MS) /* time limit for an answer with values of processes */
 #define MAX_STILL 10             /* consecutive pieces without progress end the step */
 
@@ -337,8 +337,8 @@ bool session_receive_image(struct session *session, struct channel_message *mess
 		image->requested = false;
 		return true;
 	}
-	/* The next hit by another process requests the file again, unless the file hangs, because
-	 * each request would wait again. */
+	/* The next hit by another process requests the file again, unless opening the file timed
+	 * out, because each request would wait for the same time. */
 	if (answer.error && answer.error != ETIMEDOUT) {
 		image_request_failed(image, answer.error == ESRCH ? IMAGE_ENDED : IMAGE_REFUSED);
 		return true;
@@ -545,7 +545,8 @@ static void open_waits(struct session *session)
 	session->events.waits = session->queries.waits = &session->waits;
 }
 
-/* Adapts how many stacks of waits are copied. Stops recording them if that would cost too much. */
+/* Adapts how many stacks of waits are copied. After the first second, stops copying stacks for good
+ * if threads wait too often. */
 static void pace_waits(struct session *session, uint64_t now_ns)
 {
 	uint64_t elapsed_ns = now_ns - session->start_ns, sleeps = 0;
@@ -815,7 +816,7 @@ static uint64_t drain_values(struct session *session, uint64_t limit_ns, uint64_
 	return limit_ns;
 }
 
-/* Reads once more, so that sums include everything up to the end. */
+/* Reads the machine's counters once more, so that sums include everything up to the end. */
 static void close_values(struct session *session)
 {
 	if (session->state == SESSION_RUNNING && !session->sampling.paused &&
