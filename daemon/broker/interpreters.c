@@ -175,8 +175,8 @@ static bool share_maps(struct interpreters_bpf *program, const struct interprete
 	return true;
 }
 
-/* Writes the programs' types to a file, with the kernel's offsets. Returns false if an offset is
- * not certain. */
+/* Writes the programs' types to a file, with the kernel's offsets. Returns false on failure, for
+ * example if an offset is not certain. */
 static bool write_types(const struct interpreters_bpf *program, int to)
 {
 	g_autoptr(GMappedFile) mapped = g_mapped_file_new(KERNEL_TYPES, FALSE, NULL);
@@ -216,7 +216,7 @@ static struct interpreters_bpf *open_programs(int *types)
 }
 
 /* Loads the programs of some families. The first call also loads the shared programs; later calls
- * use its maps. Returns NULL, with errno, on failure. */
+ * use the maps of the first call's programs. Returns NULL, with errno, on failure. */
 static struct interpreters_bpf *load(struct interpreters *interpreters, unsigned families)
 {
 	const struct interpreters_bpf *first = interpreters->program;

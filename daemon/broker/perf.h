@@ -46,8 +46,8 @@ struct perf_plan {
 };
 
 /* The events of one CPU. Descriptors exist until perf_cpu_close_fds(), mappings at most until
- * perf_cpu_unmap() (see perf_open_all()). With per-task events, the CPU has only events that deliver
- * nothing, one for each ring, and the per-task events write into these rings. */
+ * perf_cpu_unmap() (see perf_open_all()). With per-task events, the CPU has only events that
+ * deliver nothing, one for each ring, and the per-task events write into these rings. */
 struct perf_cpu {
 	unsigned cpu;
 	int fds[4 +
@@ -85,9 +85,9 @@ uint64_t perf_waking_id(struct event *ret_event);
 void perf_rights(bool *ret_system, bool *ret_kernel);
 
 /* Opens all events on all online CPUs and maps the rings, which shrink until they fit the mlock
- * budget. Mappings of root, and of several sources that share a ring, stay until perf_cpu_unmap().
- * The sources are disabled; so are the side bands, unless `begin_ns` is set. *ret_cpus: items are
- * struct perf_cpu. */
+ * budget. If profd is root, or if several CPU-wide sources share a ring, mappings stay until
+ * perf_cpu_unmap(); others end before the return. The sources are disabled; so are the side bands,
+ * unless `begin_ns` is set. *ret_cpus: items are struct perf_cpu. */
 bool perf_open_all(struct perf_plan *plan, GArray **ret_cpus, GError **error);
 /* Like perf_open_all(), for one CPU that came online, with the sizes found by perf_open_all(). */
 bool perf_cpu_open(const struct perf_plan *plan, unsigned cpu, struct perf_cpu *ret_cpu,

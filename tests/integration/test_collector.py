@@ -76,7 +76,7 @@ def run(tmp_path):
     return start
 
 
-# [mode, the stand-in's options]: in each, every mark that a process reports as recorded is found.
+# [mode, the stand-in's options]: in each run, every mark that a process reports as recorded is found.
 EXACT = [
     ("plain", []),
     ("plain", ["--deaf", "--bytes", 4096]),
@@ -199,8 +199,8 @@ def test_strings(run):
     text = [ord("a") + i % 26 for i in range(1 << 20)]
     long = f"{1 << 20}:{sum(text)}"
     first = [long, long, f"{1 << 20}:{sum(text) + 1}", f"40000:{sum(text[:40000]) + 1}"]
-    # The process's threads wait for a second in total, so the reader has to get a CPU soon, and
-    # must not populate memory.
+    # The process's threads wait for at most a second in total, so the reader has to get a CPU soon,
+    # and must not populate memory.
     prefix = ["chrt", "--reset-on-fork", "--fifo", "1"] if os.geteuid() == 0 else []
     for _ in range(10):
         recorded = run("strings", "--records", "--lossless", env={"MALLOC_PERTURB_": "0"}, prefix=prefix)

@@ -132,8 +132,8 @@ thread.start()
 thread.join()
 """
 
-# malloc() itself is the handler of signal 14, so it allocates 14 bytes, at any instruction of
-# functions that allocate nothing.
+# malloc() itself is the handler of signal 14, so each signal allocates 14 bytes, at any instruction
+# of functions that allocate nothing.
 HANDLER = """
 import ctypes
 libc = ctypes.CDLL(None)
@@ -164,7 +164,8 @@ def loop():
 loop()
 """
 
-# Exports an interpreter's symbols. Its list of frames begins at an invalid address.
+# A program that exports an interpreter's symbols, but whose list of frames begins at an invalid
+# address.
 FAKE = r"""
 #include <pthread.h>
 #include <stdint.h>

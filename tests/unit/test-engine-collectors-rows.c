@@ -259,8 +259,8 @@ static void test_hostile(void)
 	}
 }
 
-/* If a lossless thread loses the CPU while it writes a record, it may delay other records for
- * longer than a thread that is not lossless. */
+/* If a thread loses the CPU while it writes a record, it may delay other records for longer in a
+ * lossless session than in other sessions. */
 static void test_patient(void)
 {
 	struct fixture fixture;
@@ -443,8 +443,8 @@ static void test_conservation(void)
 	fixture_done(&fixture);
 }
 
-/* Starts two processes, one of which claims n rings. Returns the arena of that process, or NULL on
- * failure. */
+/* Connects two processes, the first of which claims n rings. Returns the arena of that process, or
+ * NULL on failure. */
 static struct ring_arena *begin_greedy(struct fixture *fixture, struct ring **ret_rings, size_t n)
 {
 	struct ring_arena *greedy;

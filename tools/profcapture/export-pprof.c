@@ -167,7 +167,8 @@ static void to_locations(struct pprof *pprof, GArray *path)
 		location_at(pprof, g_array_index(path, uint32_t, i))->is_used = true;
 }
 
-/* Values of a sample, in order: samples, their weight, allocated and live objects and bytes. */
+/* Values of a sample, in order: samples, their weight, allocated objects and bytes, live objects
+ * and bytes. */
 enum { MOST_VALUES = 6 };
 
 static void write_sample(struct pprof *pprof, uint32_t of_thread, const char *name, uint32_t node,

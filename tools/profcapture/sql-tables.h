@@ -3,7 +3,7 @@
  * SQL tables - a capture as tables of SQLite
  *
  * Each table of the capture is a virtual table, generated from the capture's schema, with the
- * columns of `dump`: refs to texts are texts, enums are names, times start with the capture, lists
+ * columns of `dump`: refs to texts are texts, enums are names, times count from the start, lists
  * are JSON. A table that refers to threads also has pid, tid, comm and exe. Ids are scoped to an
  * epoch, so each table ends with the columns segment and epoch. Further tables have values that
  * need more than one row (sql-derived.h). An unknown value is NULL. An unsigned number above
