@@ -2,10 +2,10 @@
 /*
  * Session, collectors - decides which processes may register their collectors
  *
- * The kernel identifies a process and its user. The engine checks whether the process is a target,
- * and decides. A process that is refused for lack of room is reported to the engine, which counts
- * it if it is a target. Only a few such processes are reported at a time, and each once, because
- * any process may connect any number of times. Main thread only.
+ * The kernel identifies a process and its user. This file checks limits and access; the engine
+ * checks whether the process is a target. A process that is refused for lack of room is reported to
+ * the engine, which counts the process if it is a target. Only a few such processes are reported at
+ * a time, and each once, because any process may connect any number of times. Main thread only.
  */
 #include "daemon/broker/session-internal.h"
 

@@ -56,7 +56,7 @@ const markCells = ({ lengths, name, total }) => {
 	const mark = data.mark_names[name];
 	const longest = lengths[lengths.length - 1];
 	const title = (mark.group ? mark.group + ': ' : '') + mark.name;
-	// marks without an end are instants
+	// if even the longest mark has no length, all marks of the name are instants
 	const took = (ns) => (longest ? duration(ns) : '–');
 	// the page may have only the longest marks of a name; the numbers are then bounds
 	const [least, most] = isCut(name) ? ['≥ ', '≤ '] : ['', ''];

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Code that the tests of stacks share: programs without frame pointers, and their recorded chains.
 
-A chain is the names of the frames of a sample's user part, leaf first, joined by ";", so that
-the expected chain is a regular expression. Most programs spend nearly all of their time in
-spin(); only samples there are checked.
+A chain is the names of the frames of a sample's user part, leaf first, joined by ";". An expected
+chain is a regular expression. Most programs spend nearly all of their time in spin(); only samples
+there are checked.
 """
 import re
 import shlex
@@ -96,8 +96,8 @@ class Together:
         self.makers[name] = make
 
     def add_program(self, name, source, *flags, suffix="c", arguments=(), prefix=()):
-        """Adds a program made by build(). Commands with different arguments run the same file by
-        other names."""
+        """Adds a program made by build(). Programs with the same source and flags are built once;
+        further names are symbolic links to that file."""
 
         def make(folder):
             built = self.built.setdefault((source, flags), folder / name)

@@ -99,8 +99,8 @@ class System:
         return self.bus.profd.pid if self.bus.profd.pid in processes else None
 
     def engine_of(self, session, processes, engines):
-        """Returns the engine that has the session's capture open, so that no other session's engine is
-        killed instead."""
+        """Returns the engine that has the session's capture open, so that no other session's engine
+        is killed instead."""
         return next((pid for pid in engines if has_open(pid, session.capture)), None)
 
     def restore(self):

@@ -76,7 +76,8 @@ def run(tmp_path):
     return start
 
 
-# [mode, the stand-in's options]: in each run, every mark that a process reports as recorded is found.
+# [mode, the stand-in's options]. In each run, every mark that a process reports as recorded is
+# found.
 EXACT = [
     ("plain", []),
     ("plain", ["--deaf", "--bytes", 4096]),

@@ -58,7 +58,8 @@ def test_refusal(bus, client):
 
 
 def test_profd_that_goes(bus, client, spawn):
-    """The connection to the bus stays, so the client has to watch profd's name."""
+    """If profd is killed, the client's connection to the bus stays, so the client has to watch
+    profd's name."""
     user = {"user": DAEMON, "group": DAEMON, "extra_groups": []}
     folder = bus.folder / "captures"
     folder.mkdir()

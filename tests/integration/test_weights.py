@@ -218,7 +218,8 @@ def test_exports_have_one_event(profcapture, two):
         assert types == [("samples", "count"), unit]
         assert [sum(values[i] for _, values, _ in samples) for i in (0, 1)] == [data["total"], data["total_weight"]]
         assert f"only the samples of {event} are exported; also recorded: " in done.stderr.decode()
-    # with a clock, all samples have the same weight, so a folded stack has a number of samples
+    # with a clock, all samples have the same weight, so the number of a folded stack is the number
+    # of its samples
     lines = profcapture("export", two, "--to", "folded").stdout.splitlines()
     assert sum(int(line.rsplit(" ", 1)[1]) for line in lines) == report(profcapture, two)["total"]
 

@@ -160,7 +160,7 @@ static void test_large_symbols(void)
 	probe_file_free(file);
 }
 
-/* Each of the first 1024 bytes, which include the program headers, is set to 255. */
+/* Sets each of the first 1024 bytes, which include the program headers, to 255, one at a time. */
 static void test_hostile(void)
 {
 	CLEANUP_CLOSE int fd = open_self();

@@ -240,8 +240,8 @@ static void on_reply(GObject *source, GAsyncResult *result, gpointer data)
 
 	if (g_error_matches(failure, G_IO_ERROR, G_IO_ERROR_CANCELLED) || client->over)
 		return;
-	/* If profd does not open a socket, for example because it is older, continue: it can still
-	 * record. */
+	/* If profd does not open a socket, for example because it is older than profctl, continue:
+	 * it can still record. */
 	if (client->step == STEP_CREATE && reply) {
 		g_variant_get(reply, "(o)", &client->session);
 	} else if (client->step == STEP_CONTROL && reply &&

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * .eh_frame_hdr (Linux Standard Base Core 5.0, 10.6.2) is a sorted table of {function start, FDE
- * address}, which every linker writes. It is read whole and searched; of .eh_frame only the
- * matching FDE and its CIE are read. If a file has no table, its .eh_frame is walked once.
+ * address}, which linkers write by default. The table is read whole and searched; of .eh_frame only
+ * the matching FDE and its CIE are read. If a file has no table, its .eh_frame is walked once.
  * arch/cfi.h is for a whole section of a supported CPU; this file reads pieces, for any CPU and for
  * 32-bit files, too.
  * Invariants: (1) a range is used only if the FDE itself covers the address, whatever the table

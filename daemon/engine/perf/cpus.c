@@ -12,8 +12,9 @@
  * Invariants: (1) each descriptor belongs to one struct cpu and is closed once
  *             (2) a list of CPUs never sets a byte beyond the caller's array
  *                 [test-engine-samples: list]
- *             (3) on each CPU, at most about 500 stacks of sleeping threads and as many of wakers
- *                 are copied a second  [test-engine-samples: pace]
+ *             (3) on each CPU, after the first PACE_FIRST of each, at most about 500 stacks of
+ *                 sleeping threads and as many of wakers are copied a second
+ *                 [test-engine-samples: pace]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/perf/cpus.h"
