@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Attach - how profd asks a process with libprofpreload-memory.so to start recording
+ * Attach - how profd makes a process with libprofpreload-memory.so start recording
  *
  * A dormant process does not wait for anything: this library adds no thread, descriptor or shared
  * page. A requester that may write the process's memory (ptrace(2)) finds struct attach_request by

@@ -13,17 +13,17 @@
  * All functions may be called from any thread, from signal handlers, and in children of fork() and
  * vfork(), unless stated otherwise. Functions that return bool return true if the record was
  * written, and false if no session records the program, an argument is invalid, or the record was
- * lost; the recording counts losses. Apart from the recorder's functions (prof_recorder_*), none
- * allocates from the heap, takes a lock, raises or waits for a signal, prints, aborts, or changes
- * errno.
+ * lost; the recording counts losses. No function except the recorder's (prof_recorder_*) allocates
+ * from the heap, takes a lock, raises or waits for a signal, prints, aborts, or changes errno.
  *
- * Apart from prof_collector_connect() and the recorder's, functions wait only in two cases:
+ * Functions, except prof_collector_connect() and the recorder's, wait only in two cases:
  * - The first use in a process waits for profd's answer, at most 500 ms (10 ms in a real-time
  *   thread).
  * - A thread that finds no ring, or needs a larger one, waits at most 10 ms. In a lossless session,
- *   a thread that finds no ring or a full one waits longer. Handlers and real-time threads do not
- *   wait for a ring or for room. Waits add up to at most 1 s per minute for the whole process; time
- *   in which several threads wait is counted once.
+ *   a thread that finds no ring or a full one waits longer. Real-time threads do not wait here. A
+ *   handler that interrupts a record does not wait for room, and a handler on a signal stack does
+ *   not wait for a ring. Waits add up to at most 1 s per minute for the whole process; time in
+ *   which several threads wait is counted once.
  *
  * Strings are UTF-8, NUL-terminated, of any length up to 64 MiB, and copied before the function
  * returns. NULL is "". A thread sends a string only once as long as the string is among the last

@@ -27,8 +27,8 @@
  *                 [test_attack_descriptors]
  *             (8) by path alone, a file is given only to clients that can reach it
  *                 [test-files: unreachable, others]
- * This process parses no file. The kernel parses the build-id: it is queried for a page of the file
- * that is mapped here and never accessed. The side band could also deliver build-ids. But the
+ * This process parses no file. The kernel parses the build-id, which is queried for a page of the
+ * file that is mapped here and never accessed. The side band could also deliver build-ids. But the
  * kernel then marks the mmap2 records of every other profiler on the machine as if they had
  * build-ids, which perf 6.1 cannot handle. So the side band delivers them only on kernels before
  * 6.11, which lack the query.

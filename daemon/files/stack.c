@@ -4,8 +4,8 @@
  *
  * /proc/TID/syscall has the thread's stack pointer while it sleeps, and nothing while it runs. The
  * memory above that address is read, and no other, so the engine, which names the thread, has no
- * influence on the address. The thread may have run meanwhile; the engine knows its switches, and
- * uses only stacks of threads that have not run.
+ * influence on the address. The thread may have run meanwhile; the engine receives the thread's
+ * switches, and uses only stacks of threads that have not run.
  */
 #include "daemon/files/stack.h"
 

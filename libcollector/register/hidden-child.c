@@ -15,8 +15,8 @@
  *
  * All signals are blocked meanwhile: no handler may run in this memory under another PID.
  * Invariants: (1) no child is left afterwards, whatever failed   [test_recorder: wait, subreaper]
- *             (2) the program inherits nothing but the directory, limits, ids and environment
- *                 [test_recorder: inherited]
+ *             (2) the program inherits only the directory, limits, ids, one descriptor, and the
+ *                 environment except the variables of is_left_out()  [test_recorder: inherited]
  * Threads: any, one at a time.
  */
 #include "libcollector/register/hidden-child.h"

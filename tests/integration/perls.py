@@ -12,5 +12,5 @@ PERLS = programs("/usr/bin/perl", ["-e", "print $^V"], ("v5.36.", "v5.38.", "v5.
 
 
 def without_first_lines(line):
-    """Replaces the first line of each function by 1, because the oracle does not know that line."""
+    """Replaces the first line of each function by 1, because perl_oracle.pl prints 1 there."""
     return re.sub(r"@\d+:", "@1:", line)

@@ -213,7 +213,8 @@ static void test_names(void)
 	check_ruby_name("", "Shop", "shop.rb", "? (shop.rb)");
 }
 
-/* Code made from a template may begin before line 1. Its function is shown, not hidden. */
+/* Code made from a template may begin before line 1. The function of such code is shown, not
+ * hidden. */
 static void test_lines_before_the_first(void)
 {
 	struct interp_functions *functions = interp_functions_new(1u << 20, 5);

@@ -128,14 +128,14 @@ struct diff {
 	GHashTable *identities;    /* text → struct diff_identity */
 	struct number_map by_path; /* caller's row and identity → index + 1 of the row */
 	GArray *rows;              /* struct diff_row, a caller before its callees */
-	GPtrArray *order; /* struct diff_row with data: significant ones first, then by change */
+	GPtrArray *order;          /* diff_row with data: significant first, then by change */
 	GArray *per_run;           /* double: counts by row and run */
 	struct diff_row all;
 	double most; /* largest total of a run */
 	unsigned tests, significant;
 	bool is_damaged; /* a capture or its names are damaged, so no change is reported */
 	bool is_unfinished;
-	bool is_few; /* a capture has too few events or names, and not because of a filter */
+	bool is_few;           /* a capture has too few events or names, not due to a filter */
 	bool prevents_verdict; /* a note prevents a verdict */
 	bool has_events;       /* all captures sampled the same event */
 	GPtrArray *processes;  /* with memory: struct diff_row, greatest change first */

@@ -6,9 +6,9 @@
  * events that copy stacks of waits, which may share a third. The broker opens them disabled; this
  * file enables, disables and reads them, which needs no privilege. CPU numbers are the kernel's and
  * may have holes. A CPU that goes offline takes its events with it: they are closed, and the broker
- * opens them again when the CPU is back. With per-task events, each CPU has many events. They write
- * into the rings of further events, which exist only for their rings. Per-task events remain when
- * the CPU goes offline.
+ * opens them again when the CPU is back. With per-task events, each CPU has many events, which
+ * write into the rings of further events that exist only to have a ring. Per-task events remain
+ * when the CPU goes offline.
  * Invariants: (1) each descriptor belongs to one struct cpu and is closed once
  *             (2) a list of CPUs never sets a byte beyond the caller's array
  *                 [test-engine-samples: list]

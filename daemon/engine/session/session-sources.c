@@ -142,8 +142,8 @@ static void open_side_band(struct session *session)
 	receive_sources(session);
 }
 
-/* Notes lost switches before the answers up to limit_ns are applied, because an answer may have
- * stacks of waits. */
+/* Notes lost switches before the answers up to limit_ns are applied, because a stack in an answer
+ * may belong to a later wait if the thread has run unseen since. */
 static void note_lost_switches(struct session *session, uint64_t limit_ns)
 {
 	if (!session->events.waits || proc_queries_answered_ns(&session->queries) > limit_ns)
