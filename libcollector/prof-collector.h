@@ -102,7 +102,8 @@ struct prof_arg {
 PROF_PUBLIC bool prof_mark_instant(const char *group, const char *name, const struct prof_arg *args,
 				   size_t n_args);
 
-/* Returns an id that no other mark of this process has, or 0 if no session records the program. */
+/* Returns an id that is unique in this process, unless the program itself chooses the same id for
+ * another mark; or 0 if no session records the program. */
 PROF_PUBLIC uint64_t prof_mark_new_id(void);
 
 /* Begin and end a span; it may end in another thread. Its id is from prof_mark_new_id() or chosen
