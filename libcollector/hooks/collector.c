@@ -396,10 +396,13 @@ static bool is_text(const char *string, const struct text *text)
 
 static uint32_t new_counter(const struct text texts[3], uint32_t flags)
 {
-	char *at = get_memory((uint64_t)texts[0].n_bytes + texts[1].n_bytes + texts[2].n_bytes + 3);
 	uint32_t i;
+	char *at;
 
-	if (!at || RING_LOAD(&n_counters) >= REGISTER_MAX_COUNTERS)
+	if (RING_LOAD(&n_counters) >= REGISTER_MAX_COUNTERS)
+		return 0;
+	at = get_memory((uint64_t)texts[0].n_bytes + texts[1].n_bytes + texts[2].n_bytes + 3);
+	if (!at)
 		return 0;
 	i = __atomic_fetch_add(&n_counters, 1, __ATOMIC_RELAXED);
 	if (i >= REGISTER_MAX_COUNTERS)

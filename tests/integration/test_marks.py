@@ -244,6 +244,41 @@ def test_a_process_of_its_own(profcapture, whole):
 
 
 @pytest.mark.skipif(SANITIZED, reason="the program is built without the sanitizer")
+def test_refused_counters(compile_c):
+    """A program that defines more counters than allowed gets id 0 for them, and they take no memory."""
+    program = compile_c("refused", """
+#include "libcollector/prof-collector.h"
+#include <stdio.h>
+#include <unistd.h>
+static int pages(void)
+{
+	FILE *file = fopen("/proc/self/statm", "r");
+	int n = -1;
+
+	if (fscanf(file, "%d", &n) == 1)
+		fclose(file);
+	return n;
+}
+int main(void)
+{
+	int before = 0, refused = 0;
+	char name[32];
+
+	for (int i = 0; i < 4000; i++) {
+		if (i == 2000)
+			before = pages();
+		snprintf(name, sizeof(name), "counter %d", i);
+		refused += prof_counter_define("many", name, "", 0) == 0;
+	}
+	printf("%d %d", refused, pages() - before);
+	return 0;
+}
+""", f"-I{os.environ['PROF_SOURCE_DIR']}", os.environ["LIBPROFCOLLECTOR"])
+    refused, grown = map(int, subprocess.run([program], check=True, stdout=subprocess.PIPE).stdout.split())
+    assert refused == 4000 - 1024 and grown < 100, grown
+
+
+@pytest.mark.skipif(SANITIZED, reason="the program is built without the sanitizer")
 def test_over_time(profctl, profcapture, compile_c, capture, monkeypatch):
     """A sentence names the counter that grew most, and each row shows when its counter grew."""
     program = compile_c("grows", """
