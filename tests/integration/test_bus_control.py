@@ -13,7 +13,7 @@ import completion
 import schema
 from buses import DAEMON, NAME, NOBODY, PROFILER, ROOT, rules, variant
 from captures import rows
-from recordings import until
+from recordings import until, without_loss
 
 ALL = rules(allow={name: ["nobody"] for name in ("record-own", "record-others", "record-system", "kernel-addresses")})
 OWN = rules(allow={"record-own": ["nobody"]})
@@ -109,8 +109,9 @@ def test_python_of_a_user(bus, run, profcapture, folder, spawn, how):
         endless = "import sys\ncode = compile(open(sys.argv[1]).read(), sys.argv[1], 'exec')\nwhile True: exec(code)"
         target = spawn("/usr/bin/python3", "-c", endless, folder / "shop.py", user=NOBODY, group=NOBODY, extra_groups=[])
         command = ["-p", str(target.pid), "-d", "4"]
-    data = summary(run("record", "--json", "-F", 499, "-o", "a.cap", *(command if how == "pid" else ["--", *command])))
-    assert data["transport"] == "system" and data["lost"] == 0
+    command = command if how == "pid" else ["--", *command]
+    data = without_loss(lambda: summary(run("record", "--json", "-F", 499, "-o", "a.cap", "--force", *command)), lambda data: data["lost"])
+    assert data["transport"] == "system" and data["lost"] == 0, data["loss"]
     metadata = {row["key"]: row["value"] for row in rows(profcapture, folder / "a.cap", "metadata")}
     if "BPF" in metadata.get("interpreters.missing", ""):
         pytest.skip(metadata["interpreters.missing"])
