@@ -10,7 +10,7 @@ struct bus_peer {
 	struct bus_peers *callers;
 	char *name; /* ":1.42"; NULL on a private connection */
 	uid_t uid;
-	pid_t pid; /* pid when the client connected; 0: unknown; only for messages */
+	pid_t pid; /* pid when the client connected; 0: unknown; only shown in prompts */
 	bool gone;
 	/* The members below are private to bus-peers.c. */
 	unsigned refs;

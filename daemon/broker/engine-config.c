@@ -2,8 +2,9 @@
 /*
  * Engine config - makes and sends the configuration that a session's engine receives
  *
- * Besides the options, the configuration contains the metadata rows, which tell readers where and
- * how the capture was made; the fields of tracepoints; and the files with the machine's counters.
+ * Besides the options, the configuration contains the metadata rows, which say where and how the
+ * capture was made; the fields of tracepoints; and descriptors of files that the engine's sandbox
+ * cannot open.
  */
 #include "config.h"
 

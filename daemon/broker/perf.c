@@ -3,10 +3,11 @@
  * Perf - opens the kernel's events, for the engine to read
  *
  * Each CPU has a side-band event (mappings, names, forks, switches …) with its own ring, so that
- * samples cannot displace its records, and the sampling events, which share a second ring. All are
- * CPU-wide, and the engine keeps the targets' records. With per-task events (perf-tasks.c), only
- * dummy events are opened here, one for each ring, which monitor this process, deliver nothing and
- * own the rings. They live as long as this process, whatever the targets do.
+ * samples cannot displace its records, and the sampling events, which share a second ring, except
+ * for stack copies, which may have a third. All events are CPU-wide, and the engine keeps the
+ * targets' records. With per-task events (perf-tasks.c), only dummy events are opened here, one for
+ * each ring, which monitor this process, deliver nothing and own the rings. They live as long as
+ * this process, whatever the targets do.
  * Making the sample rings takes longest, because their pages are cleared. So the side band is
  * opened first. As root, without per-task events, the side band's ring stays mapped, and the side
  * band is enabled at once, so that /proc can be read meanwhile.
@@ -45,8 +46,8 @@
 #define ARGUMENT_STACK_BYTES 2048      /* copied for arguments if stacks are not walked */
 #define ARGUMENT_RING_BYTES (8u << 20) /* holds 0.2 s of 20 000 samples with arguments a second */
 #define STACK_RINGS_A_SECOND 2         /* a ring of the largest stacks holds 1/2 s of samples */
-#define STACK_WAIT_A_SECOND 4   /* stacks are copied so far that a ring holds 1/4 s of samples */
-#define STACK_HURRY_A_SECOND 16 /* 1/16 s if STACK_GOOD_BYTES need that */
+#define STACK_WAIT_A_SECOND 4   /* stack_bytes lets a ring hold 1/4 s of samples */
+#define STACK_HURRY_A_SECOND 16 /* down to 1/16 s to copy STACK_GOOD_BYTES */
 #define SAMPLES_TO_SIDE_BAND 4
 #define INHERITED_COPIES_A_SECOND 1000u
 #define COPIES_BYTES (8u << 20) /* holds 1/4 s of 500 copies a second */
@@ -626,7 +627,7 @@ static bool open_all(struct perf_plan *plan, const GArray *numbers, GArray **ret
 	return true;
 }
 
-/* Opens the event for a whole CPU, or for this process only. Returns 0 or an errno. */
+/* Tries to open the event, for a whole CPU or for the calling thread. Returns 0 or an errno. */
 static int try_open(struct perf_event_attr *attr, bool system)
 {
 	g_autoptr(GArray) numbers = NULL;
@@ -724,7 +725,7 @@ bool perf_tracepoints_work(GError **error)
 	event_dirs_done(&dirs);
 	if (!is_there)
 		return false;
-	/* Do not exclude the kernel: such an event can be opened, but never occurs. */
+	/* Do not exclude the kernel: an event that excludes it can be opened, but never occurs. */
 	attr = perf_source_attr(&plan, &event);
 	failed = try_open(&attr, true);
 	if (failed)

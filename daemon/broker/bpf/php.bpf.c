@@ -94,7 +94,7 @@ static __always_inline const struct interp_php *find_layout(const struct scratch
 }
 
 /* Describes, in scratch->code, the function whose bytes are in scratch->object. Returns 0, or an
- * error. Not static, like is_described(). */
+ * error. Not static, so that the verifier checks it only once. */
 __noinline int php_describe(__u64 code_at, __u32 id, __u32 first_line, __u32 kind)
 {
 	struct scratch *scratch = get_scratch();
@@ -155,8 +155,8 @@ static __always_inline __u32 read_line(struct php_walk *walk, __u64 at, __u64 op
 	 * the register always has it. */
 	if (at == walk->frame_register && walk->operation_register - start < bytes)
 		operation = walk->operation_register;
-	/* After an exception, the frame is at an operation in the globals, which also have the
-	 * address of the operation that failed. */
+	/* After an exception, the frame's operation is a member of the globals. Another member has
+	 * the address of the operation that failed. */
 	if (operation - walk->globals < layout->globals_bytes &&
 	    read_user(&operation, 8, walk->globals + layout->globals_exception))
 		return 0;
@@ -343,7 +343,7 @@ static long step(__u32 index, struct php_walk *walk)
 		return 0;
 	}
 	/* Beyond the limit of frames, only frames that end a run or a fiber matter. A fiber's last
-	 * frame is all zeros. */
+	 * frame has no operation, so its first word is 0. */
 	if (walk->common.flags & INTERP_DEEPER && !is_staged &&
 	    !(word_at(scratch->frame, layout->frame_info, 0x78) & INFO_TOP) &&
 	    word_at(scratch->frame, 0, 0x78)) {
@@ -381,7 +381,8 @@ static long step(__u32 index, struct php_walk *walk)
 }
 
 /* Returns whether the current thread executes PHP: its native stack is the current fiber's, or has
- * the place to which a fatal error jumps (bailout). Sets is_fiber in the first case. */
+ * the place to which a fatal error jumps (bailout). If no bailout is set, returns whether the
+ * thread is the first one or has its own globals. Sets is_fiber in the first case. */
 static __always_inline bool find_stack(struct php_walk *walk, __u64 sp, __u64 fsbase)
 {
 	const __u64 id = bpf_get_current_pid_tgid();
@@ -406,7 +407,8 @@ static __always_inline bool find_stack(struct php_walk *walk, __u64 sp, __u64 fs
 	 * has. */
 	if (!bailout)
 		return is_first || walk->has_own_globals;
-	/* glibc puts a thread's data at the end of its stack, except for the first thread. */
+	/* The other threads' stacks end below fsbase, because glibc puts a thread's control block,
+	 * to which fsbase points, at the end of its stack. */
 	return sp <= bailout &&
 	       bailout <= (is_first ? walk->common.scratch->process.start_stack : fsbase);
 }

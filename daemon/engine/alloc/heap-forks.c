@@ -5,11 +5,11 @@
  * For each inherited block, only the address and the parent's block number are kept, so that its
  * end can be distinguished from the end of an unknown block. Most forked processes soon execute a
  * program and never report an allocation, so nothing is copied before the first allocation. Block
- * numbers only grow. So the parent's blocks at the fork are the blocks numbered up to the latest
- * number at the fork that are still live or have ended since. Ends since a fork are logged as long
- * as a child may need them. The log is charged to the parent's budget, the copy to the child's. If
- * there is no room, the child inherits no blocks. Copying many blocks takes long, so it is done in
- * pieces.
+ * numbers only grow. So the parent's blocks at the fork are those that are live or have ended
+ * since, and whose numbers do not exceed the latest number at the fork. Ends since a fork are
+ * logged as long as a child may need them. The log is charged to the parent's budget, the copy to
+ * the child's. If there is no room, the child inherits no blocks. Copying many blocks takes long,
+ * so it is done in pieces.
  * Invariants: (1) a child gets the blocks that its parent had at the fork, whatever happened since
  *                 [test-engine-heap-live: forks]
  *             (2) logged ends are released when no child can need them any more

@@ -3,8 +3,8 @@
  * Maps - the code mappings of a process
  *
  * The executable mappings are in a sorted array. The kernel reports new mappings, but never an
- * munmap. A stale mapping stays until another one replaces it. This is harmless, because no code
- * runs there.
+ * munmap. A stale mapping stays until a new mapping, or a scan of /proc, replaces it. This is
+ * harmless, because no code runs there.
  * Invariants: (1) ranges are sorted and do not overlap  [test-engine-tasks: maps_overlap]
  *             (2) a change affects one process, not the others that share the array
  *                 [test-engine-tasks: maps_fork]

@@ -186,8 +186,8 @@ static enum ring_fault add_calls(struct alloc_decoder *decoder, const struct rin
 		if (frames[i].kind &
 		    ~(RING_FRAME_RETURN | RING_FRAME_NO_FILE | RING_FRAME_CUT | RING_FRAME_CODE))
 			return RING_FAULT_PAYLOAD;
-	/* Ignore the id 0, which no node has. The library never sends it, not even in an abandoned
-	 * record, which is a pad or a string. */
+	/* Ignore the id 0, which no node has. The library never sends it: a record that it abandons
+	 * becomes a pad or a string, not a `calls` record of zeros. */
 	if (calls->first == 0)
 		return RING_FAULT_NONE;
 	if (calls->parent) {

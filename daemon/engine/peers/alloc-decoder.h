@@ -24,6 +24,6 @@ void alloc_decoder_init(struct alloc_decoder *decoder, struct heap_rows *rows,
 			struct thread *thread, struct collector_stacks *stacks);
 void alloc_decoder_done(struct alloc_decoder *decoder);
 
-/* Adds a record of an allocation, of calls or of code. Returns a fault if the record is
- * impossible. */
+/* Adds a record of an allocation, free or realloc, of calls, or of code. Returns a fault if the
+ * record is impossible. */
 enum ring_fault alloc_decoder_add(struct alloc_decoder *decoder, const struct ring_record *record);

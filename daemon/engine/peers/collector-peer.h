@@ -28,7 +28,7 @@ struct peer_queue {
 	struct peer_chunk *chunks, *last;
 	size_t at;            /* offset of the oldest record in the first chunk */
 	size_t slots, blocks; /* how far prefetch() (collectors-merge.c) has read the first chunk */
-	uint64_t n_put, n_skipped; /* bytes of all records so far */
+	uint64_t n_put, n_skipped; /* total bytes of queued and of skipped records */
 	struct peer_span *spans;   /* producers of the queued records; the oldest is at `first` */
 	uint32_t first, n_spans, span_room;
 };
@@ -67,7 +67,7 @@ struct peer_arena {
 	struct doorbell doorbell;
 	bool armed;
 	bool is_lossless;
-	bool is_filling;        /* a ring was more than a third full since the last check */
+	bool is_filling;        /* since the last check, a ring was over 1/3 full or not drained */
 	uint64_t reported_lost; /* loss of threads without a ring, already in loss rows */
 	uint64_t lost_ns;       /* when that loss was last reported; at first, the arena's start */
 	unsigned int false_doorbells;
@@ -203,9 +203,9 @@ bool peer_arena_needs_more(const struct peer_arena *arena);
 /* Gives more rings memory, piece by piece. A ring can be claimed once all of its memory is present.
  * Does nothing if all rings have memory. */
 void peer_arena_grow(struct peer_arena *arena, struct tick_clock *ticks);
-/* Copies records of the ring into its queue, up to `most` bytes or slightly more. Records of a late
- * peer are copied to `buffer` and only counted. Returns the number of queued bytes, without skipped
- * pads. Counts losses. */
+/* Copies records of the ring into its queue, up to `most` bytes, or up to n_bytes more. Records of
+ * a late peer are copied to `buffer` and only counted. Returns the number of queued bytes, without
+ * skipped pads. Counts losses. */
 size_t peer_ring_drain(struct peer_ring *ring, enum ring_drain how, void *buffer, size_t n_bytes,
 		       uint64_t most);
 /* Returns the oldest record, or NULL. The record does not move when others are queued. */

@@ -116,8 +116,8 @@ bool ring_merge_run_until(struct ring_merge *merge, uint64_t limit_ns, uint64_t 
 
 	load(merge);
 	while (merge->n_heap > 0 && merge->heap[0]->time_ns <= limit_ns && !over) {
-		/* Read the clock only for each 16th record: records take long only if they have
-		 * large stacks, and then all records have large stacks. */
+		/* Read the clock only for every 16th record, because reading it takes time. Up to
+		 * 16 records may be handled after until_ns. */
 		over = until_ns != UINT64_MAX && records++ % 16 == 15 && clock_now() >= until_ns;
 		input = merge->heap[0];
 		merge->handlers.record(input, input->time_ns + RING_MERGE_SLACK_NS < merge->last_ns,

@@ -3,10 +3,11 @@
  * Sandbox - drops every privilege that the engine does not need
  *
  * The engine reads untrusted bytes, so an attacker who takes it over must gain nothing. If root
- * starts it, it becomes user `profd`, or a user id without an account if that user does not exist.
- * It keeps no capabilities and cannot gain any by exec; it can be neither traced nor dumped; and
- * the filter kills it at the first system call outside the list. The broker sends descriptors over
- * the socket: the engine itself cannot open, connect or execute anything.
+ * starts it, it becomes user `profd`, or a user id without an account if that user does not exist,
+ * unless its user namespace has only one id. It keeps no capabilities and cannot gain any by exec;
+ * it can be neither traced nor dumped; and the filter kills it at the first system call outside the
+ * list. The broker sends descriptors over the socket: the engine itself cannot open, connect or
+ * execute anything.
  * Memory is limited: at the limit malloc() fails, the engine ends, and the broker reports it; the
  * file is readable up to its last block  [test_attack_memory].
  * libc opens its message catalog when it first translates an error or a failed assertion. For
@@ -14,7 +15,8 @@
  * like an attack, so its text is translated once before the filter is installed.
  * Invariants: (1) open, connect, socket, execve, ptrace, clone fail, or kill the engine
  *                 [test-engine-sandbox]
- *             (2) after sandbox_drop_privileges no capability set has a bit   [test-engine-sandbox]
+ *             (2) after sandbox_drop_privileges no capability set has a bit, except the bounding
+ *                 set without CAP_SETPCAP  [test-engine-sandbox]
  *             (3) memory is never executable                                  [test-engine-sandbox]
  *             (4) memory, processes and the file's size are limited  [test-engine-sandbox: limits]
  *             (5) a failure is reported; the filter allows this  [test-engine-sandbox: errors]
@@ -49,8 +51,8 @@
  * it, because kernel limits (locked memory of rings) are per user, and processes of one user have
  * rights over each other. */
 #define ENGINE_ID 61183
-/* A capture may exceed its limit by the size of the writer's queue, because the limit is checked
- * only between rounds. */
+/* A capture may exceed its limit by the size of the writer's queue, because session.c checks the
+ * limit only between its jobs. */
 #define FILE_SLACK_BYTES (UINT64_C(128) << 20)
 
 static bool fail(GError **error, const char *what, int number)
@@ -145,7 +147,7 @@ bool sandbox_drop_privileges(uint64_t max_bytes, GError **error)
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct none[2] = { 0 };
 
-	/* Fails without CAP_SETPCAP; then PR_SET_NO_NEW_PRIVS suffices. */
+	/* Dropping these fails without CAP_SETPCAP, but PR_SET_NO_NEW_PRIVS is enough then. */
 	for (int capability = 0; prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0; capability++)
 		(void)prctl(PR_CAPBSET_DROP, capability, 0, 0, 0);
 	(void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
