@@ -12,7 +12,8 @@
 #include <signal.h>
 #include <spawn.h>
 
-/* Duplicates the descriptors above the target numbers, so that moving one overwrites no other. */
+/* Duplicates the descriptors to numbers above the target numbers, so that moving one overwrites no
+ * other. */
 static int lift(const struct spawn *spawn, int ret_lifted[SPAWN_MAX_FDS])
 {
 	for (unsigned i = 0; i < spawn->n_fds; i++) {

@@ -4,9 +4,9 @@
  *
  * Applies the kernel's rules for ptrace and perf (kernel/ptrace.c: __ptrace_may_access) for a user
  * who is not the caller. A process is a user's if all uids of all its threads are the user's, all
- * gids of each thread are equal, it is dumpable, and it has no capability. If a process is not
- * dumpable, root owns its files in /proc/PID; the directory itself always belongs to the effective
- * user.
+ * gids of each thread are equal, it is dumpable, and, unless the user is root, it has no
+ * capability. If a process is not dumpable, root owns its files in /proc/PID; the directory itself
+ * always belongs to the effective user.
  * Capabilities in another user namespace are ignored if the user created that namespace, or its
  * ancestor directly below ours: the user has all capabilities there (security/commoncap.c:
  * cap_capable). In a namespace that another user made, even a process without capabilities is not

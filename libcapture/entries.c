@@ -302,7 +302,8 @@ int entries_cursor_next(struct entries_cursor *cursor, struct entry *ret_entry)
 			size_t row = cursor->row++;
 			struct entry entry;
 
-			/* Most entries are of other tables or epochs. */
+			/* Most entries are of other tables or epochs, so compare these columns
+			 * first. */
 			if ((filter->table && arrays[ENTRY_TABLE].numbers[row] != filter->table) ||
 			    (filter->epoch && arrays[ENTRY_EPOCH].numbers[row] != filter->epoch)) {
 				cursor->position += arrays[ENTRY_GAP].numbers[row] +

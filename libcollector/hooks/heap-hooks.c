@@ -52,8 +52,8 @@ static inline __attribute__((always_inline)) bool is_all(uint32_t mode)
 	return (mode & (HEAP_ALL | HEAP_SAMPLED | HEAP_FOREIGN | HEAP_OPEN)) == HEAP_ALL;
 }
 
-/* Returns true, and counts the bytes, if a quick check shows that an allocation is not recorded.
- * Otherwise is_wanted() decides. */
+/* Returns true if a quick check shows that an allocation is not recorded; if calls are sampled,
+ * also counts its bytes. Otherwise is_wanted() decides. */
 static inline __attribute__((always_inline)) bool is_passed(size_t size)
 {
 	uint32_t mode = load_mode();
@@ -402,7 +402,7 @@ HOOK void *pvalloc(size_t size)
 /* ---- free() ---- */
 
 /* Returns whether the allocator may now release the block. Also detects that libc closes its own
- * modules: libc does so without dlclose(), but the loader then frees the modules' records. */
+ * modules: libc does so without dlclose(), but the loader then frees its data about the modules. */
 static inline __attribute__((always_inline)) bool note_end(enum ring_free_kind kind,
 							   const void *address)
 {

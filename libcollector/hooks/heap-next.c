@@ -2,9 +2,10 @@
 /*
  * Heap next - finds the allocator that the hooks call; a pool serves allocations until then
  *
- * The first call of any hook looks up all functions at once, because dlsym() takes the loader's
- * lock. That happens while there is only one thread, because creating a thread allocates memory.
- * Allocations by dlsym() itself come from a pool in this library, and are not recorded.
+ * The first call of a hook in heap-hooks.c looks up all functions at once, because dlsym() takes
+ * the loader's lock. That happens while there is only one thread, because creating a thread
+ * allocates memory. Allocations by dlsym() itself come from a pool in this library, and are not
+ * recorded.
  *
  * If another allocator comes before this library in the lookup order, the program calls that
  * allocator, and only calls of functions that it lacks come here. Such calls are passed on to that

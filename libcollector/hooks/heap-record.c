@@ -109,7 +109,8 @@ struct begun {
 	uint32_t stack;
 };
 
-/* Returns whether the stack's id is valid for the ring: a handler may have begun a new epoch. */
+/* Returns whether the ring is still the thread's and the stack's id is valid: a handler may have
+ * moved the thread to a larger ring or begun a new epoch. */
 static inline __attribute__((always_inline)) bool is_good(const struct producer *producer,
 							  const struct ring *ring, uint32_t stack)
 {

@@ -8,9 +8,10 @@
  *
  * Needs the header prof-collector.h, and links nothing. The library is looked up once, before
  * main() or when a plugin with marks is loaded. A library that the program has loaded by then is
- * used; else, if PROF_CONTROL is set, libprofcollector.so.0 is loaded, from the folder PROF_LIB_DIR
- * if that is set. profctl sets both variables. A weak symbol would not work: it is NULL in programs
- * that are not position-independent. Programs that load the library later call prof_mark_find().
+ * used; else, if PROF_CONTROL is set and the program is not set-user-ID, libprofcollector.so.0 is
+ * loaded, from the folder PROF_LIB_DIR if that is set. profctl sets both variables. A weak symbol
+ * would not work: it is NULL in programs that are not position-independent. Programs that load the
+ * library later call prof_mark_find().
  *
  * Without the library, or while no session records the program, a call is a load or two and a
  * branch that is not taken, and its arguments are not evaluated. Functions that an older library

@@ -8,8 +8,8 @@
  * record registers it, over its own connection.
  *
  * A thread that finds no ring takes one that an exited thread left, or requests another arena from
- * the engine, over the process's connection. A thread that needs another thread to finish waits for
- * a limited time, or gets no ring.
+ * the engine, over the process's connection. A thread that depends on another thread's registration
+ * or request waits for it for a limited time, or gets no ring.
  *
  * Invariants: (1) a child does not write where its parent does  [test_collector: fork, raw_clone]
  *             (2) no thread waits longer than its bound; without an answer, a process does not wait
