@@ -20,7 +20,7 @@ struct cct_node {
 	uint32_t parent, function;
 	double self, total;             /* main measure: weight, bytes */
 	double self_count, total_count; /* samples, blocks */
-	uint32_t folded;                /* functions that joined it; inverted: frames left out */
+	uint32_t folded;                /* merged functions; in an inverted tree, omitted frames */
 };
 
 /* The origin of a function. */

@@ -578,7 +578,8 @@ static void write_path_steps(struct html *html, const struct critical_path *path
 	json_uint(&html->json, "unit_ns", unit);
 }
 
-/* Writes the critical path of the command, or of the selected thread, if wakers were recorded. */
+/* Writes the critical path of the command, or of the selected thread, if wakers were recorded and
+ * the page compares nothing. */
 static bool write_path(struct html *html, GError **error)
 {
 	struct reader *reader = &html->export->reader;

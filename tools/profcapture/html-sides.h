@@ -4,7 +4,7 @@
  *
  * The later capture follows the earlier one. Functions are matched as diff does, and stacks are
  * merged by their functions, so comparing two ranges of the axis compares the captures. As in diff,
- * all code that runs in interrupts counts as one function, which no capture has
+ * all code that runs in interrupts counts as one function, which html_sides_init() adds
  * [test_html: compare].
  */
 #pragma once
@@ -39,7 +39,7 @@ struct html_sides {
 	GArray *nodes;
 	guint folded;        /* how many stacks were folded into their callers */
 	uint32_t interrupts; /* number of the function that represents interrupts */
-	GHashTable *unnamed; /* set of numbers: each is for an image's code without a symbol */
+	GHashTable *unnamed; /* numbers of functions that stand for code without a symbol */
 };
 
 void html_sides_init(struct html_sides *sides, struct export *export);

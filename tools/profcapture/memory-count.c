@@ -95,8 +95,9 @@ static bool gets_row_at_release(const struct memory *memory)
 	       memory_query_of(memory)->key == MEMORY_BY_PAIR;
 }
 
-/* Returns the row to which a call is charged: that of the thread in --threads, else that of the
- * allocated block. MEMORY_NOBODY: the call is a free, or the row is known only at the release. */
+/* Returns the row to which a call is charged: in --threads, that of the thread; else that of the
+ * allocated block, or MEMORY_NOBODY if the call is a free or the row is known only at the
+ * release. */
 static uint32_t caller(const struct memory *memory, const struct memory_event *event)
 {
 	const struct memory_block block = memory_event_block(event);

@@ -2,13 +2,13 @@
 /*
  * Memory-find - finds the blocks that are live at a time, at the peak, at the end, or over time
  *
- * Heap marks (memory-heaps.h) reduce how much of the file is read. For leaks, only the blocks of
- * each heap's last mark are read. For a point in time, only the rows after the last marks
- * before it are read. For the peak, the time ranges between marks (stretches) are searched, the
- * highest upper bound first, until no other stretch can hold a higher peak, or an equal, earlier
- * one. With many processes, most stretches may be searched. Once the search has read as many rows
- * as the file has, the whole file is read instead. For the timeline, all rows are replayed once;
- * blocks of a process that ended are not live.
+ * Heap marks (memory-heaps.h) reduce how much of the file is read. For leaks of a heap that ended,
+ * only the blocks of its last mark are read, if they are complete. For a point in time, only the
+ * rows after the last marks before it are read. For the peak, the time ranges between marks
+ * (stretches) are searched, the highest upper bound first, until no other stretch can hold a higher
+ * peak, or an equal, earlier one. With many processes, most stretches may be searched. Once the
+ * search has read as many rows as the file has, the whole file is read instead. For the timeline,
+ * all rows are replayed once; blocks of a process that ended are not live.
  *
  * Invariants: (1) a stretch that is skipped because of a mark cannot exceed the peak that was found
  *                 [test-memory: peak of two]

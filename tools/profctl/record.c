@@ -390,7 +390,8 @@ static void judge(struct recording *recording, const struct record_result *resul
 			recording->output.path);
 	} else if (!record_result_number(result, "samples") && !record_result_waited_ns(result) &&
 		   (!record_result_number(result, "events") ||
-		    /* a short command or block may end before its first sample */
+		    /* a short command, or a recording that a program controls, may end before its
+		     * first sample */
 		    (options->frequency && !options->command && recording->control.fd < 0))) {
 		cli_set_error(
 			&recording->error, CLI_NOTHING_CAPTURED,

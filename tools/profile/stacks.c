@@ -150,7 +150,7 @@ static enum part part_of_image(const struct parts *parts, const struct names *na
 	for (size_t i = 0; i < parts->n_interpreters; i++) {
 		const struct names_image *other = names_image_at(names, parts->interpreters[i]);
 
-		/* Build-ids are interned. */
+		/* Build-ids are interned, so compare the pointers. */
 		if (image->build_id == other->build_id && image->dev == other->dev &&
 		    image->inode == other->inode)
 			return PART_INTERPRETER;
@@ -372,8 +372,9 @@ struct stacks *stacks_invert(const struct stacks *stacks)
 }
 
 /*
- * The existing node becomes the innermost call, because its children refer to it as parent. The
- * containing function and the other calls become new nodes above it, and before it in order[].
+ * For a frame with inlined calls, the existing node becomes the innermost call, because its
+ * children refer to it as parent. The containing function and the other calls become new nodes
+ * above it, and before it in order[].
  */
 void stacks_insert(struct stacks *stacks,
 		   size_t (*inlined)(struct names_epoch *epoch, size_t frame_row,
