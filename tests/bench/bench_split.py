@@ -7,11 +7,11 @@ because it can hang.) profd's share of the CPU time in a steady recording is the
 bound of the split's cost.
 
 Then a long recording, during which processes start and end all the time, shows each process's
-memory without rings, and number of descriptors, over time. BENCH_CHURN limits the processes started
-a second; without it, as many as possible are started. With it, only this part runs, and records
-only these processes: in a recording of everything, each program that is new on the machine is one
-more image that stays open, so memory would grow while somebody builds. This part needs no quiet
-machine:
+memory without rings, and number of descriptors, over time. BENCH_CHURN limits how many processes
+are started per second; without it, as many as possible are started. With it, only this part runs,
+and records only these processes: in a recording of everything, each program that is new on the
+machine is one more image that stays open, so memory would grow while somebody compiles programs.
+This part needs no quiet machine:
 
     BENCH_SECONDS=1800 BENCH_CHURN=50 ./dev bench bench_split
 """

@@ -128,7 +128,7 @@ def test_waits(bus, file, capture, profcapture, spawn):
     target = spawn("sh", "-c", "while :; do sleep 0.01; sleep 0.2; done", user=NOBODY, group=NOBODY, extra_groups=[])
     path = client.create({**pids(target.pid), "off-cpu": variant("b", True), "off-cpu-threshold": variant("t", 10**11)}, file)
     client.session(path, "Start")
-    client.sleep(3)  # on a busy machine, the table of libc is ready after a second
+    client.sleep(3)  # on a busy machine, libc's unwind table may be ready only after a second
     client.session(path, "Stop")
     ok, _, summary = client.wait("Finished", path)
     assert ok and summary["off-cpu"] == "full" and not [s for s in client.signals if s[2] == "Warning" and s[3][0] == "off-cpu"]

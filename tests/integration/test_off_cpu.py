@@ -320,7 +320,9 @@ def test_metrics_exports(profcapture, recorded, reports, metric, tmp_path):
     assert diff["data"]["metric"] == metric
     shares = collections.Counter()
     for row in diff["data"]["rows"]:
-        shares[row["name"]] += row["a"] * (row["name"] != "<interrupts>")  # a function and a system call may have one name
+        shares[row["name"]] += row["a"] * (row["name"] != "<interrupts>")  # a function and a system
+                                                                           # call may have the same
+                                                                           # name
     assert all(row["delta"] == 0 for row in diff["data"]["rows"]) and shares.total() == pytest.approx(100)
     # diff leaves out waits without a stack
     most = max(reports[metric]["rows"], key=lambda row: row["self_weight"])

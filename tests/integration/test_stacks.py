@@ -944,7 +944,7 @@ if shutil.which("go"):
 @pytest.mark.skipif(not shutil.which("go"), reason="go is not installed: ./dev setup --peers")
 def test_go(samples_of):
     """Go's linker compresses .debug_frame, which is the only CFI; functions keep frame pointers,
-    but leaf functions do not."""
+    except leaf functions."""
     samples = at(samples_of("go-leaf"), "main.leaf")
     expect(samples, r"main\.leaf;main\.top[37]0;main\.main;runtime\.main;runtime\.goexit.*")
     assert near(sum("main.top70" in sample.names for sample in samples), len(samples), 0.7)
@@ -1181,8 +1181,8 @@ LONG_CFI = '-DLONG=".rept 6000\\n nop\\n .cfi_remember_state\\n .cfi_restore_sta
 
 
 def sort_as_lld(program):
-    """Sorts the entries of .eh_frame_hdr by unsigned distances, as lld 14 does: entries for code at
-    lower addresses come last."""
+    """Sorts the entries of .eh_frame_hdr by unsigned distances, as lld 14 does: entries for code
+    below .eh_frame_hdr come last."""
     data = bytearray(program.read_bytes())
     (headers,), (n,) = struct.unpack_from("<Q", data, 32), struct.unpack_from("<H", data, 56)
     found = [struct.unpack_from("<IIQ", data, headers + 56 * i) for i in range(n)]

@@ -280,7 +280,8 @@ static bool is_above(const struct extent *left, const struct extent *right)
 
 PQUEUE_DEFINE(covering, const struct extent *, is_above)
 
-/* Removes extents that end at or before an address. Returns the first of the others, or NULL. */
+/* Removes the first extent as long as it ends at or before the address. Returns the first of the
+ * rest, or NULL. */
 static const struct extent *first_after(const struct extent **covering, size_t *n, uint64_t address)
 {
 	while (*n > 0 && covering[0]->end <= address)
@@ -459,7 +460,7 @@ static char *lambda_name(Dwarf_Die *function)
 	return g_string_free(text, FALSE);
 }
 
-/* Returns the innermost scope around a DIE; NO_SCOPE: none, or it is in another file. */
+/* Returns the innermost scope around a DIE; NO_SCOPE: none, or the DIE is in another file. */
 static uint32_t scope_of(const struct debug_unit *unit, Dwarf_Die *die)
 {
 	const struct debug_scope *scopes = (const struct debug_scope *)(void *)unit->scopes->data;
