@@ -320,9 +320,8 @@ def test_metrics_exports(profcapture, recorded, reports, metric, tmp_path):
     assert diff["data"]["metric"] == metric
     shares = collections.Counter()
     for row in diff["data"]["rows"]:
-        shares[row["name"]] += row["a"] * (row["name"] != "<interrupts>")  # a function and a system
-                                                                           # call may have the same
-                                                                           # name
+        # a function and a system call may have the same name
+        shares[row["name"]] += row["a"] * (row["name"] != "<interrupts>")
     assert all(row["delta"] == 0 for row in diff["data"]["rows"]) and shares.total() == pytest.approx(100)
     # diff leaves out waits without a stack
     most = max(reports[metric]["rows"], key=lambda row: row["self_weight"])

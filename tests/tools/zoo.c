@@ -301,7 +301,7 @@ static void run_vfork(void)
 	marks("behind", 10);
 }
 
-/* The first record ever is written by a vfork child. */
+/* A vfork child makes the first attempt to record, which must fail. */
 static void run_vfork_first(void)
 {
 	pid_t pid = vfork();

@@ -136,7 +136,7 @@ static void test_hostile_parts(void)
 				       &part),
 		  0);
 	CHECK(part.stored < 2000u * part.width);
-	/* The zstd frame has more bytes than rows x width. */
+	/* The zstd frame unpacks to more bytes than rows x width. */
 	CHECK_INT(codec_decode_numbers(&decoder, &part, out.data, 1999, decoded), PROF_DAMAGED);
 	CHECK_INT(codec_decode_numbers(&decoder, &part, out.data, 1000, decoded), PROF_DAMAGED);
 	bad = part;

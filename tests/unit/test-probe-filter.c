@@ -128,7 +128,7 @@ static void test_filter_invalid(void)
 	CHECK_STR(at, "pid==2");
 }
 
-/* NaN equals no number, and is neither less nor greater than one. */
+/* NaN equals no number, and is neither less nor greater than any number. */
 static void test_filter_nan(void)
 {
 	static const char *const texts[] = { "arg1==0", "arg1<=0", "arg1>=0", "arg1<0", "arg1>0" };

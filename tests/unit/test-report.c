@@ -658,8 +658,8 @@ static void epoch_of(struct build *build, unsigned c, unsigned b, unsigned root,
 	samples(build, root, 4);
 }
 
-/* c below b has a tenth of all samples, because of the first epoch. As roots, b and c have less
- * than a tenth of the samples of each epoch. */
+/* c below b has more than a tenth of all samples, because of the first epoch. As roots, b and c
+ * have less than a tenth of the samples of each epoch. */
 static void test_pruned(void)
 {
 	struct build build;
