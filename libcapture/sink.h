@@ -18,8 +18,8 @@ struct sink {
  * *ret_size: the file's length; 0 if it is not a regular file. */
 MUST_CHECK int sink_init(struct sink *sink, int fd, uint64_t *ret_size);
 void sink_done(struct sink *sink);
-/* Makes sure that `bytes`, and `reserve` more bytes after them, can be written at the position.
- * Returns 0 or -ENOSPC… */
+/* If `preallocate` is set, makes sure that `bytes`, and `reserve` more bytes after them, can be
+ * written at the position. Returns 0, or -errno such as -ENOSPC. */
 MUST_CHECK int sink_reserve(struct sink *sink, uint64_t bytes, uint64_t reserve);
 /* Writes everything or fails. After a failure, the position of a file is unchanged. A stream's
  * position is after the bytes that were written, which are garbage. */

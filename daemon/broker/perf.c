@@ -4,10 +4,10 @@
  *
  * Each CPU has a side-band event (mappings, names, forks, switches …) with its own ring, so that
  * samples cannot displace its records, and the sampling events, which share a second ring, except
- * for stack copies, which may have a third. All events are CPU-wide, and the engine keeps the
- * targets' records. With per-task events (perf-tasks.c), only dummy events are opened here, one for
- * each ring, which monitor this process, deliver nothing and own the rings. They live as long as
- * this process, whatever the targets do.
+ * those that copy the stacks of waits, which may have a third. All events are CPU-wide, and the
+ * engine keeps the targets' records. With per-task events (perf-tasks.c), only dummy events are
+ * opened here, one for each ring, which monitor this process, deliver nothing and own the rings.
+ * They live as long as this process, whatever the targets do.
  * Making the sample rings takes longest, because their pages are cleared. So the side band is
  * opened first. As root, without per-task events, the side band's ring stays mapped, and the side
  * band is enabled at once, so that /proc can be read meanwhile.
@@ -47,7 +47,7 @@
 #define ARGUMENT_RING_BYTES (8u << 20) /* holds 0.2 s of 20 000 samples with arguments a second */
 #define STACK_RINGS_A_SECOND 2         /* a ring of the largest stacks holds 1/2 s of samples */
 #define STACK_WAIT_A_SECOND 4   /* stack_bytes lets a ring hold 1/4 s of samples */
-#define STACK_HURRY_A_SECOND 16 /* down to 1/16 s to copy STACK_GOOD_BYTES */
+#define STACK_HURRY_A_SECOND 16 /* down to 1/16 s, if 1/4 s allows less than STACK_GOOD_BYTES */
 #define SAMPLES_TO_SIDE_BAND 4
 #define INHERITED_COPIES_A_SECOND 1000u
 #define COPIES_BYTES (8u << 20) /* holds 1/4 s of 500 copies a second */

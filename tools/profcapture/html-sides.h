@@ -4,8 +4,8 @@
  *
  * The later capture follows the earlier one. Functions are matched as diff does, and stacks are
  * merged by their functions, so comparing two ranges of the axis compares the captures. As in diff,
- * all code that runs in interrupts counts as one function, which html_sides_init() adds
- * [test_html: compare].
+ * all code that runs in interrupts counts as one function, unless --mode is kernel;
+ * html_sides_init() adds this function  [test_html: compare].
  */
 #pragma once
 

@@ -407,8 +407,8 @@ static __always_inline bool find_stack(struct php_walk *walk, __u64 sp, __u64 fs
 	 * has. */
 	if (!bailout)
 		return is_first || walk->has_own_globals;
-	/* The other threads' stacks end below fsbase, because glibc puts a thread's control block,
-	 * to which fsbase points, at the end of its stack. */
+	/* The stacks of all threads but the first end below fsbase, because glibc puts a thread's
+	 * control block, to which fsbase points, at the end of its stack. */
 	return sp <= bailout &&
 	       bailout <= (is_first ? walk->common.scratch->process.start_stack : fsbase);
 }

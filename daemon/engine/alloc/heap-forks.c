@@ -23,7 +23,7 @@
 #include "base/each.h"
 
 #define MAX_FORKS 1024u
-#define LOOK_EVERY 4096u /* number of ends of blocks between two checks for ended children */
+#define LOOK_EVERY 4096u /* number of logged ends between two checks for ended children */
 #define NOT_REACHED UINT64_MAX
 #define LATE_NS UINT64_C(100000000) /* a process's records may arrive this long after its end */
 

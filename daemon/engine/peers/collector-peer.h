@@ -146,7 +146,7 @@ struct peer {
 	bool ended;  /* its pidfd is readable */
 	bool called; /* its connection is readable */
 	uint32_t n_requests;
-	uint64_t queried_ns; /* when /proc was last read to identify its threads */
+	uint64_t queried_ns; /* when a look-up of its unknown threads was last requested */
 	unsigned int n_queries;
 	bool is_late;    /* records are only counted as lost, because time has run out */
 	bool is_refused; /* refused for lack of room and answered; kept only to be counted */
