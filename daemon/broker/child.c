@@ -150,7 +150,8 @@ bool child_spawn(const char *program, const char *argument, const int *fds, unsi
 		.argv = argv,
 		.environment = environment,
 		.n_fds = n_fds,
-		/* A process session that profd leads is kept: sandbox.c has raised its priority. */
+		/* If profd leads its process session, the child stays in it, because sandbox.c has
+		 * raised the session's priority. */
 		.own_session = getsid(0) != getpid(),
 	};
 	pid_t pid = 0;

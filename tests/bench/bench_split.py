@@ -95,7 +95,7 @@ def churn(table, folder, seconds, rate):
                 series[name].append((now, rss, fds))
         child.wait(timeout=120)
     for name, points in series.items():
-        # an epoch lasts 30 seconds, and the memory of epochs is known only after the second one
+        # an epoch lasts 30 seconds, and the memory that epochs need shows only after the second one
         late = [point for point in points if point[0] > min(90, seconds / 3)]
         if len(late) < 3:
             continue

@@ -70,7 +70,7 @@ enum path_part {
 struct path_step {
 	int64_t from_ns, to_ns; /* PATH_SAMPLE: equal */
 	enum path_part part;
-	uint32_t node;  /* an ancestor while critical_path_find() runs, except for PATH_OWN */
+	uint32_t node;  /* until critical_path_find() returns, an ancestor; PATH_OWN: the node */
 	uint32_t label; /* PATH_STATE, PATH_SAMPLE: the child's label */
 };
 

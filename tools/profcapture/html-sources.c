@@ -38,7 +38,7 @@ struct sources {
 	struct code_files *files;
 	struct export *export;
 	struct sampled_frames sampled; /* in the images of the functions on the page */
-	struct html_samples samples;   /* samples at a sampled frame, whose index is `stack` */
+	struct html_samples samples;   /* samples; `stack`: index of a sampled frame */
 	GArray *places;                /* uint32_t by sampled frame: number on the page + 1, or 0 */
 	GPtrArray *all;                /* struct page_source */
 	GHashTable *by_path;           /* path → struct page_source */

@@ -11,7 +11,7 @@ struct mapping {
 	uint64_t file_offset;
 	uint64_t time_ns;     /* when the mapping was recorded */
 	struct image *image;  /* NULL: anonymous */
-	uint32_t row_process; /* id of the process whose row for this mapping is written */
+	uint32_t row_process; /* id of the process for which this mapping's row was written */
 };
 
 /* Executable mappings of a process, sorted and without overlaps; processes share them after fork

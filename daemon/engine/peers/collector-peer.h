@@ -9,7 +9,7 @@
 #define PEER_MAX_ARENAS 8     /* arenas of a process, without those of sysprof rings */
 #define PEER_MAX_SYSPROF 512u /* sysprof rings of a process */
 
-/* Consecutive records of one producer in a queue. `end`: the queue's n_put after the last. */
+/* Consecutive records of one producer in a queue. `end`: n_put after the last record. */
 struct peer_span {
 	struct collector_producer *producer; /* a reference */
 	uint64_t end;
