@@ -46,8 +46,8 @@
 #define ARGUMENT_STACK_BYTES 2048      /* copied for arguments if stacks are not walked */
 #define ARGUMENT_RING_BYTES (8u << 20) /* holds 0.2 s of 20 000 samples with arguments a second */
 #define STACK_RINGS_A_SECOND 2         /* a ring of the largest stacks holds 1/2 s of samples */
-#define STACK_WAIT_A_SECOND 4   /* stack_bytes lets a ring hold 1/4 s of samples */
-#define STACK_HURRY_A_SECOND 16 /* down to 1/16 s, if 1/4 s allows less than STACK_GOOD_BYTES */
+#define STACK_WAIT_A_SECOND 4   /* copy more than STACK_GOOD_BYTES only if a ring holds 1/4 s */
+#define STACK_HURRY_A_SECOND 16 /* copy fewer only if a ring would hold less than 1/16 s */
 #define SAMPLES_TO_SIDE_BAND 4
 #define INHERITED_COPIES_A_SECOND 1000u
 #define COPIES_BYTES (8u << 20) /* holds 1/4 s of 500 copies a second */
