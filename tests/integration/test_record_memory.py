@@ -558,7 +558,9 @@ def test_memory_usage(profctl, profcapture, capture, compile_c, static):
     """The memory usage of each process of the tree is recorded ten times a second, even if the
     process does not have the library."""
     large = compile_c("large", LARGE)
-    recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", "sh", "-c", f"{static} 600 & {large}; wait")
+    # the static program waits long enough for a late reading: if one takes 40 ms on a busy machine,
+    # the next one begins after two seconds
+    recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", "sh", "-c", f"{static} 2500 & {large}; wait")
     found = memory_usage(profcapture, capture)
     assert {program for program, _ in found} >= {"static", "large"} and len(found) == 6
     # reading pss may take 2 % of the time: if page-table walks are slow, it is read once or twice
