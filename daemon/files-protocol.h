@@ -19,7 +19,7 @@
 #define FILES_MAX_BARE 16u
 #define FILES_USAGE_MEMORY 0x1u   /* smaps_rollup or statm */
 #define FILES_USAGE_COUNTERS 0x2u /* stat, io, and the number of descriptors */
-#define FILES_USAGE_STACKS 0x4u   /* the stacks of threads */
+#define FILES_USAGE_STACKS 0x4u   /* the stacks of sleeping threads */
 
 struct files_config {
 	uint32_t uid; /* the client's */

@@ -113,8 +113,8 @@ const TAB_MEASURES = {
 	memory: ['live', 'alloc'],
 	marks: [],
 };
-// Returns the selected measure if the panel shows it and it has data, or if none of the panel's
-// measures has data; otherwise the panel's first measure with data.
+// Returns the selected measure, except if the panel has measures of its own: then the selected one
+// must be one of these and have data, or else the first of these that has data is returned, if any.
 const shownMeasure = () => {
 	const measures = (TAB_MEASURES[state.tab] || []).filter(has);
 	return measures.includes(state.measure) ? state.measure : (measures[0] ?? state.measure);
@@ -222,7 +222,8 @@ const choice = (label, entries, current, onclick) =>
 		),
 	);
 
-// Returns the sum of the measure with the number of samples, waits or blocks; or that of marks.
+// Returns the sum of the measure and the number of samples, waits or blocks; on the panel of marks,
+// the number of marks.
 const quantityOf = ({ sums, format, measure }) =>
 	state.tab === 'marks'
 		? state.data.marks.rows > 0 && [el('b', { id: 'sum' }, markCount()), ' marks']

@@ -104,7 +104,7 @@ const filterStacks = (table, functions, filters) => {
 };
 
 let filtered = { key: '' };
-// Returns the table of stacks of a group. `filters`: sets of names by kind, or null.
+// Returns the table of stacks, grouped by `group`. `filters`: sets of names by filter, or null.
 export const stacksOf = (data, group, filters) => {
 	const table = groupedStacks(data, group);
 	if (!filters) return table;
@@ -170,8 +170,8 @@ const addSamples = (s, rows, { from, to, thread, place }, self) => {
 	return events;
 };
 
-// For each wait across cells of the grid, calls `add` with the wait's row, and with the begin and
-// the end of the part of the wait in [from, to).
+// For each wait across cells of the time grid (prepareWaits() in data.js), calls `add` with the
+// wait's row, and with the begin and the end of the part of the wait in [from, to).
 const eachAcross = (data, { from, to, thread }, add) => {
 	const { begin, length, rows, thread: of } = data.waits.across;
 	for (let i = 0, n = lowerBound(begin, to, rows); i < n; i++) {
@@ -194,8 +194,8 @@ const addWaits = (data, rowsOf, scope, self) => {
 };
 
 // Kinds of blocks; 0: freed. KEPT: not freed before the process or the recording ended. RUNTIME:
-// not freed either, but in a pool of the runtime, which `memory` omits. EARLIER: allocated before
-// the time of the page.
+// not freed either, but in a pool of the runtime, which `profcapture memory` omits. EARLIER:
+// allocated before the time range of the page.
 const [KEPT, RUNTIME, EARLIER] = [1, 2, 3];
 
 // For each row of blocks that were allocated in [from, to), calls `add` with the row, whether it is
@@ -402,7 +402,7 @@ export const threadWeights = (data, from, to) => {
 };
 
 // Calls `add` with the stack, the begin and the end of each part of a lane's waits in [from, to).
-// A short wait begins where its time unit begins.
+// The begins of waits in data.waits.within are multiples of the time unit.
 export const eachWait = (data, lane, from, to, add) => {
 	const { within, across, withinOf, acrossOf } = data.waits;
 	for (const i of acrossOf[lane.index]) {
@@ -546,8 +546,7 @@ export const pathTimes = ({ path, steps }, from, to) => {
 	return { times: total.subarray(1), samples };
 };
 
-// Returns the live heap: times, each with the largest size until the next time, and the peak. All
-// are exact.
+// Returns the live heap: times, each with the largest size until the next time, and the peak.
 export const heapOf = ({ heap }) => {
 	const points = heap.flatMap((side) => side.points);
 	const highest = heap.reduce((a, b) => (b.peak_bytes > a.peak_bytes ? b : a));

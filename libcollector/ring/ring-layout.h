@@ -16,7 +16,7 @@
 #define RING_VERSION 1u
 #define RING_CLOCK_MONOTONIC 1u
 #define RING_COMPAT_TICKS UINT64_C(1) /* the consumer maps ticks to its clock */
-#define RING_LINE 128u /* two lines of most caches, because lines are fetched in pairs */
+#define RING_LINE 128u /* two cache lines, because most CPUs fetch lines in pairs */
 #define RING_PAGE 4096u
 #define RING_MIN_BYTES 4096u
 #define RING_MAX_BYTES (UINT64_C(1) << 30)
@@ -35,12 +35,12 @@ struct ring_arena_header {
 	uint32_t n_rings;
 	uint32_t directory_offset;
 	uint32_t clock;
-	uint32_t n_types; /* number of the types below that the consumer supports */
+	uint32_t n_types; /* the consumer supports the record types below this number */
 	uint8_t reserved_0[72];
 
 	/* Written by producers. */
 	uint32_t doorbell; /* futex */
-	uint32_t joined;   /* 1: a process uses the arena */
+	uint32_t joined;   /* 1: the process has mapped the arena */
 	uint64_t lost_no_ring;
 	uint8_t reserved_2[112];
 
@@ -84,7 +84,8 @@ enum ring_lost {
 };
 
 struct ring_header {
-	/* Written by the consumer if the ring is closed, else by the producer. */
+	/* Written by the producer. If the ring is closed or the process has ended, the consumer
+	 * writes `state`. */
 	uint64_t state;
 	uint32_t tid;
 	uint8_t reserved_0[116];
@@ -138,7 +139,7 @@ enum ring_type {
 };
 
 /* Returns false for types that only define what other records refer to. A lost record of such a
- * type is not counted, because the records that refer to it are not lost. */
+ * type is not counted: the attempt that counts is the record that refers to it. */
 static inline bool ring_type_is_event(uint32_t type)
 {
 	return type != RING_STRING && type != RING_IMAGE && type != RING_STACK &&
@@ -176,7 +177,7 @@ struct ring_image {
 };
 static_assert(sizeof(struct ring_image) == 56, "image");
 
-#define RING_FRAME_RETURN 0x01u  /* return address; otherwise exact */
+#define RING_FRAME_RETURN 0x01u  /* a return address; if not set, the exact address */
 #define RING_FRAME_NO_FILE 0x02u /* the address is in no file; do not look for a file */
 #define RING_FRAME_CUT 0x04u     /* only in RING_CALLS: callers of this frame are missing */
 /* only in RING_CALLS: a function that an interpreter executes. `image` is the id of a RING_CODE,
@@ -331,14 +332,15 @@ struct ring_calls {
 static_assert(sizeof(struct ring_calls) == 16, "calls");
 #define RING_MAX_CALLS (1u << 18) /* ids are less than this */
 
-/* A function that CPython executes. Its texts follow: the name and the file, as in a str object,
- * and the table of lines. */
+/* ring_code.flags */
 #define RING_CODE_NAME_CUT 0x01u
 #define RING_CODE_FILE_CUT 0x02u
 
+/* A function that CPython executes. Its texts follow: the name and the file, as in a str object,
+ * and the table of lines. */
 struct ring_code {
 	uint32_t id;      /* ids of RING_CODE and of RING_CALLS are from the same sequence */
-	uint32_t n_bytes; /* number of bytes that follow; those after name and file are the lines */
+	uint32_t n_bytes; /* number of bytes that follow: the name, the file, then the lines */
 	uint64_t interpreter; /* an address in the code of the interpreter */
 	uint32_t first_line;
 	uint16_t minor; /* MINOR of version 3.MINOR; 32 is added for a free-threaded build */

@@ -204,14 +204,14 @@ static enum ring_fault check_record(const struct ring_reader *reader, const uint
 	return RING_FAULT_NONE;
 }
 
-/* Returns the producer's time in ns; if it is in ticks, the result may be off by TICKS_ERROR_NS. */
+/* Returns the producer's time in ns; with has_ticks, its error is at most TICKS_ERROR_NS. */
 static uint64_t ns_of(struct ring_reader *reader, uint64_t time, bool has_ticks)
 {
 	return has_ticks ? tick_clock_ns(reader->ticks, time) : time;
 }
 
-/* For a realloc that began at `time`: computes when its new block existed. The result is not after
- * the drain, and not before the realloc's own record. */
+/* For a realloc that began at `time`: computes when its new block existed. The result is not before
+ * the time of the realloc's record. It is not after the drain, except by the error of ticks. */
 static void finalize_realloc(struct ring_reader *reader, const struct ring_batch *batch,
 			     struct ring_realloc *moved, uint64_t time, bool has_ticks)
 {

@@ -609,7 +609,7 @@ static void test_shared_call(void)
 	copy(&stage, 0, 0x400010);
 	rest(&stage, 0, 0x400010, 0x7000, 8000, 8200);
 	rest(&stage, 0, 0x400010, 0x7000, 9000, 9200);
-	/* a later stack without kernel frames does not replace it */
+	/* a later stack without kernel frames does not replace the shared one */
 	leave(&stage, 0, 0x400010, 0x7000, 10000);
 	REQUIRE(CHECK_INT(waits_request(&stage.waits, 11000, 1000, tids), 1));
 	waits_receive(&stage.waits, bytes, put_stack(bytes, 11000, 11100, 0x400010));

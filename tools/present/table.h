@@ -15,8 +15,8 @@
  *
  * Text for a pipe is neither cut nor padded, so that a row does not depend on other rows: two
  * answers differ only in the lines of rows that differ, and cut(1) can split rows. Empty cells are
- * "0" or "-" there, so that each row has the same number of columns, of which only the place at
- * the end may be missing. A tree is a table whose names have a prefix: places directly follow the
+ * "0" or "-" there, so that each row has the same number of columns; only the place at the end may
+ * be missing. A tree is a table whose names have a prefix: places directly follow the
  * names, each row is cut independently, and numbers are always padded, because otherwise the lines
  * of the tree would not meet.
  *                                                                    [test-present-table: *]
@@ -130,8 +130,8 @@ struct table_style {
 	struct out *out;
 	bool is_colored;
 	unsigned columns; /* width of the terminal; 0: nothing is cut */
-	bool is_padded;   /* pad numbers also without `columns`: names are shown whole on a
-			   * terminal, or the rows are source text */
+	bool is_padded;   /* pad numbers even if `columns` is 0: for whole names on a
+			   * terminal, or for rows of source text */
 };
 
 /* Returns a number in the format of a column; a new string. */

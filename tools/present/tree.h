@@ -20,8 +20,8 @@ struct tree_options {
 	const void *data;
 	double whole; /* printed shares are relative to it */
 	bool is_inverted;
-	/* the nodes are folded (cct-fold.h): a frame shares the line of its only callee or, if
-	 * inverted, of its only caller */
+	/* the nodes are folded (cct-fold.h), and a line may join two: a frame and the callee with
+	 * nearly all of its weight; inverted: a function and the caller with nearly all of it */
 	bool folds;
 	double min_share; /* share of the root's total; smaller branches get no line of their own */
 	double sum_share; /* smallest share of a line that sums up hidden branches; 0: min_share */
@@ -34,7 +34,7 @@ struct tree_options {
 struct tree_line {
 	uint32_t node;   /* 0: the line sums up the hidden children of a node */
 	uint32_t folded; /* number of functions that share the line and are not named on it */
-	uint32_t caller; /* inverted: node of the only caller, shown on the same line; 0 = none */
+	uint32_t caller; /* inverted: node of the caller shown on the same line; 0 = none */
 	double hidden, hidden_count; /* if node is 0: totals of the hidden branches */
 	/* number of hidden branches; 0 = unknown: the caller of tree_find_lines() left some out */
 	uint32_t n_hidden;

@@ -34,7 +34,7 @@ struct diff_verb {
 	const char *normalise, *memory, *fail_over;
 	bool wants_inline, no_inline, full_names, all;
 	struct diff_row whole; /* the first row of text */
-	double samples;        /* number of samples of the side that has fewer */
+	double samples;        /* smaller number of samples of the first runs of A and B */
 	/* short name → struct diff_identity, or &ambiguous if different names share it */
 	GHashTable *names;
 	struct json json;

@@ -3,14 +3,14 @@
  * Export-massif - the live heap over time, and its stacks at some times and at the peak, in
  * massif's output format
  *
- * Snapshots are at equal intervals, and one more is at the peak. A detailed snapshot has a tree
+ * Snapshots are at equal intervals, and one more is at the peak, unless that is the first. A detailed snapshot has a tree
  * from the functions that called the allocator to their callers: each node starts with its number
  * of children, and children smaller than MIN_PERCENT of all bytes share one line. The fields for
  * malloc's overhead and thread stacks are 0, because a capture does not have them. If allocations
  * are sampled, each counts as the allocations that it represents, and "desc" says so.
  *
- * The rows are read twice: the first pass finds the peak, the second writes. So memory is bounded
- * by the number of stacks and of live blocks.
+ * The rows are read twice: the first pass finds the peak, the second writes. So rows are not kept,
+ * and memory grows only with the numbers of stacks and of live blocks.
  */
 #include "config.h"
 
@@ -23,7 +23,7 @@
 
 #define SNAPSHOTS 100u    /* number of snapshots, without the one at the peak */
 #define DETAILED_EACH 10u /* every tenth snapshot is detailed; so is the last */
-#define MIN_PERCENT 0.1   /* ms_print hides nodes below 1 percent by default */
+#define MIN_PERCENT 0.1   /* lower than ms_print's default of 1, so that its --threshold has effect */
 #define MAX_DEPTH 64u     /* maximum number of levels of a tree */
 
 struct massif {

@@ -3,8 +3,8 @@
  * Profile - counts samples by function, line, image, thread, process or cgroup (the entities)
  *
  * With the reader's metric off-cpu, waits of threads count instead of samples; with wall, both
- * waits and the samples of a clock. A wait counts as a sample at its begin, whose weight is the
- * part of its duration in the reader's range. One pass over the samples of an event counts them by
+ * waits and the samples of a clock. A wait counts as a sample at its start; the sample's weight is
+ * the part of the wait in the reader's range. One pass over the samples of an event counts them by
  * stack, thread and cgroup. Then the distinct stacks of each epoch are walked once. Every count is
  * an amount: the number of samples and the sum of their weights (amount.h).
  */
@@ -55,7 +55,7 @@ struct profile_entity {
 	/* for a caller: number of frames skipped between it and the function that it calls */
 	uint32_t least_skipped, most_skipped;
 	/* the rest is private */
-	uint32_t on_path; /* number of its nodes on the path from the root to the visited node */
+	uint32_t on_path; /* number of the entity's nodes from the root to the visited node */
 	uint8_t is_focus, is_own; /* enum verdict */
 };
 
@@ -89,11 +89,12 @@ struct profile {
 	bool addresses;     /* each address of a place is an entity; needs `places` */
 	const char *focus;  /* the function whose callers and callees are wanted, or NULL */
 	bool focus_is_part; /* `focus` may be part of the name: function_name_match() */
-	/* count the nearest function of the program above a call, if any, as the caller */
+	/* count as a function's caller the nearest caller in the program's own code, if any */
 	bool own_callers;
 	bool wants_threads;            /* also count by thread, before frame filters */
 	const struct span_set *inside; /* only samples inside these spans, or NULL */
-	/* receives the weights of own functions; entities must be functions; or NULL */
+	/* receives the weights of own functions (code-origin.h); entities must be functions; or
+	 * NULL */
 	struct own_weights *own;
 	struct wait_places *waiting; /* like `own`, for waits */
 	struct functions *shared;    /* functions of a profile that outlives this one; or NULL */

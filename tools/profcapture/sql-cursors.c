@@ -355,7 +355,7 @@ static int filter_rows(sqlite3_vtab_cursor *base, int number, const char *plan, 
 		if (plan[i] == SQL_PLAN_EPOCH)
 			cursor->only_epoch = (uint32_t)value;
 	}
-	/* No row can match the constraints, or the capture lacks this table of version 1. */
+	/* No row can match the constraints, or the capture lacks this table. */
 	if (cursor->is_done || !prof_reader_table(capture_of(cursor)->reader, table->def->id)) {
 		cursor->is_done = true;
 		return SQLITE_OK;

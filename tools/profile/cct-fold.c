@@ -17,7 +17,7 @@ struct folding {
 	 * nearest caller in own code, 0 = none yet */
 	uint32_t node;
 	/* from the roots down: */
-	uint32_t run;    /* new node for the run of library frames with this frame; 0 = none */
+	uint32_t run;    /* new node for the run of library frames that has this frame; 0 = none */
 	uint32_t caller; /* kernel frames: the new node that called the kernel */
 	uint32_t call;   /* kernel frames: the function that represents the run of kernel frames */
 	/* inverted: */

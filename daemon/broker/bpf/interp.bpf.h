@@ -24,7 +24,7 @@
 #endif
 
 /* The members of the kernel's structures that are used. libbpf finds their offsets, and ignores the
- * suffix. */
+ * suffix ___kernel. */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct mm_struct___kernel {
 	unsigned long start_stack;
@@ -122,7 +122,7 @@ SHARED struct {
 	__type(value, struct interp_counts);
 } counts SEC(".maps");
 
-/* Fields of the tracepoint, in the order of its format. */
+/* The first fields of the tracepoint sched_switch, in the order of its format. */
 struct sched_switch {
 	__u64 common;
 	char prev_comm[16];
@@ -157,7 +157,7 @@ static __always_inline long read_user(void *to, __u32 size, __u64 from)
 	return bpf_probe_read_user(to, size, (const void *)from);
 }
 
-/* glibc's struct pthread on x86-64: two levels of {sequence, value} pairs (nptl/descr.h) */
+/* glibc's struct pthread on x86-64: pointers to blocks of {sequence, value} pairs (nptl/descr.h) */
 #define PTHREAD_SPECIFIC 0x510
 #define KEYS_PER_BLOCK 32
 #define KEY_BYTES 16
@@ -280,7 +280,7 @@ static __always_inline void end_run(struct walk *walk, __u64 at)
 
 /* Returns 1 if the code object was described. */
 int is_described(__u64 code, __u32 memory, __u32 id);
-/* Makes is_described() return 1, until many others were described. */
+/* Makes is_described() return 1 for the code object, until another one replaces its key. */
 int set_described(__u64 code, __u32 memory, __u32 id);
 
 /* Returns whether the frame's code object must be described now. */
@@ -296,7 +296,8 @@ static __always_inline bool is_new_code(struct walk *walk, const struct interp_f
 	return true;
 }
 
-/* Counts a description. `error` is not 0 if it was not written. */
+/* Counts a description as written or, if `error` is not 0, as lost. Stores that a written one was
+ * described. */
 static __always_inline void count_code(const struct walk *walk, const struct interp_frame *frame,
 				       int error)
 {
@@ -380,7 +381,7 @@ static __always_inline int write_sleep(struct sched_switch *ctx, const struct wa
 }
 
 /* The programs of a family. `read`: fills in a struct FAMILY_walk, which begins with a struct walk.
- * It returns false if the version has no layout. */
+ * It returns false if it cannot walk, for example because the version has no layout. */
 #define INTERP_WALKER(family, read)                                            \
 	SEC("perf_event") int family##_sample(struct bpf_perf_event_data *ctx) \
 	{                                                                      \

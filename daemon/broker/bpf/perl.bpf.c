@@ -31,8 +31,8 @@
 #define STACK_SUB 5
 #define KIND_SORT 3
 
-/* cop.h: PERL_CONTEXT. blk_u16 of an eval has the type of its operation above EVAL_OPERATION_SHIFT
- * bits. */
+/* cop.h: PERL_CONTEXT. In blk_u16 of an eval, the bits from EVAL_OPERATION_SHIFT on are the type of
+ * its operation. */
 #define CONTEXT_BYTES 104
 #define CONTEXT_U16 2
 #define EVAL_OPERATION_SHIFT 7
@@ -434,8 +434,8 @@ static __always_inline void take_sub(struct perl_walk *walk, __u32 kind, __u64 c
 	}
 	hash = mixed(start, word_at(object, CV_GLOB, 0xf8));
 	hash = mixed(hash, word_at(object, CV_STASH, 0xf8));
-	/* Without a statement, `file` is the address of the sub's own copy of the name, and each
-	 * closure has another copy. */
+	/* Without a statement, list->file is the address of the sub's own copy of the file's name.
+	 * Each closure has another copy, so the hash leaves that address out. */
 	list->hash = list->first_line ? mixed(hash, list->file) : hash;
 	list->frame_kind = kind;
 	list->code = word_at(object, CV_ROOT, 0xf8);
@@ -666,8 +666,8 @@ static __always_inline void walk_thread(struct perl_walk *walk)
 		scratch->sample.n_more_runs = INTERP_RUNS_UNKNOWN;
 	}
 	/* If the current statement is the caller's, the innermost sub has not begun, and is at its
-	 * first line. If a sub calls itself, both may really be at one statement, so nothing is
-	 * changed. */
+	 * first line. If a sub calls itself, caller and callee may really be at one statement, so
+	 * the line stays. */
 	if (!list->has_begun && (walk->common.n < 2 ||
 				 scratch->sample.frames[0].code != scratch->sample.frames[1].code))
 		scratch->sample.frames[0].position = list->leaf_line;

@@ -73,15 +73,15 @@ void output_add_numbers(struct output *output, enum prof_table table, const uint
 /* Return the text's id in this epoch, and add a row on first use. Empty text and NULL have id 0. */
 uint32_t output_string(struct output *output, const void *text, size_t length);
 uint32_t output_text(struct output *output, const char *text);
-/* Returns the ids of n frames, at most OUTPUT_MAX_PATH. ret_new[i]: frame i is new. */
+/* Returns the ids of n frames; n is at most OUTPUT_MAX_PATH. ret_new[i]: frame i is new. */
 void output_frames(struct output *output, const struct output_place *places, size_t n,
 		   uint32_t *ret_frames, bool *ret_new);
-/* Returns the ids of n stacks, at most OUTPUT_MAX_PATH. Stack 0 is `parent` (0: none) and frame 0;
- * stack i is stack i - 1 and frame i. */
+/* Returns the ids of n stacks; n is at most OUTPUT_MAX_PATH. Stack 0 is `parent` (0: none) and
+ * frame 0; stack i is stack i - 1 and frame i. */
 void output_stacks(struct output *output, uint32_t parent, const uint32_t *frames, size_t n,
 		   uint32_t *ret_stacks);
 
-/* Queues a row, to be written before the blocks close. */
+/* Queues a row. It is written before the next blocks are handed to the writer. */
 void output_queue(struct output *output, struct row *row);
 static inline void output_need(struct output *output, struct row *row)
 {
