@@ -113,8 +113,8 @@ const TAB_MEASURES = {
 	memory: ['live', 'alloc'],
 	marks: [],
 };
-// Returns the selected measure, except if the panel has measures of its own: then the selected one
-// must be one of these and have data, or else the first of these that has data is returned, if any.
+// If the panel is limited to some measures, and the selected one is not among them or has no data,
+// returns the first of them that has data, if any. Otherwise, returns the selected measure.
 const shownMeasure = () => {
 	const measures = (TAB_MEASURES[state.tab] || []).filter(has);
 	return measures.includes(state.measure) ? state.measure : (measures[0] ?? state.measure);

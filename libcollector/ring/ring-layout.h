@@ -15,7 +15,7 @@
 #define RING_MAGIC UINT64_C(0x0a414e4552416650) /* "PfARENA\n" */
 #define RING_VERSION 1u
 #define RING_CLOCK_MONOTONIC 1u
-#define RING_COMPAT_TICKS UINT64_C(1) /* the consumer maps ticks to its clock */
+#define RING_COMPAT_TICKS UINT64_C(1) /* times may be ticks, which the consumer maps to its clock */
 #define RING_LINE 128u /* two cache lines, because most CPUs fetch lines in pairs */
 #define RING_PAGE 4096u
 #define RING_MIN_BYTES 4096u

@@ -136,8 +136,8 @@ def test_rates(recorded):
 
 
 def test_intervals(profcapture, recorded):
-    """When a counter's value changes, an interval has passed since the counter's previous row,
-    whichever counters are written in between. Exceptions: the sums of a process begin with 0 when
+    """A row with a changed value is an interval or more after the counter's previous row, whichever
+    other counters were written in between. Exceptions: the sums of a process begin with 0 when
     the process starts, and the last reading is at the end of the recording."""
     values = dumped(profcapture, recorded[3], "counter_value")
     last, before = max(row["time_ns"] for row in values) - 10**8, {}

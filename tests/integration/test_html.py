@@ -372,7 +372,8 @@ def test_range_of_timeline(profcapture, of_range, capture):
 
 @in_a_browser(0)
 def test_empty_range(page_of, drive, capture):
-    """If a range has no samples, each panel says so, because an empty table would look like an error."""
+    """If a range has no samples, the first three panels say so, because an empty table would look like
+    an error."""
     page = page_of(capture)
     header, columns = read_page(page)
     times, grid = [time * header["sample_unit_ns"] for time in columns["samples.time"]], header["grid_ns"]
@@ -537,15 +538,15 @@ def test_recursion(page_of, chromium, capture):
     steps = [{"open": f"tab=functions&fn={deep}"}, {"eval": percents}, {"key": "3"}, {"eval": percents},
              {"type": ["#search", "^deep$"]}, {"text": "#found"}]
     functions, tree, (found,) = chromium(page, *steps)
-    # the callers and callees of the function; a busy machine's capture has fewer of them
+    # also percentages of callers and callees, of which a busy machine's capture has few
     assert len(functions) > 5 and len(tree) > 5 and max(functions + tree) <= 100
     assert 0 < float(re.search(r"([\d.]+)\u00a0%", found)[1]) < 100
 
 
 @in_a_browser(0)
 def test_keyboard_only(page_of, drive, capture, tmp_path):
-    """Without a mouse, a user can select a second range, read the values of counters and the texts
-    of logs, and show all processes and threads."""
+    """Without a mouse, a user can select a second range, read the values of counters and the numbers
+    of marks, and show all processes and threads."""
     texts = "['#lines-table', '#logs-table'].map((id) => document.querySelector(id).textContent)"
     steps = [{"open": ""}, {"key": "+"}, {"key": "-"}, {"key": "-"}, {"key": "b"}, {"eval": "location.hash"}, {"key": "b"}, {"eval": "location.hash"}, {"eval": f"new Promise((done) => setTimeout(() => done({texts}), 500))"}]
     both, one, (lines, _) = drive(page_of(capture), *steps)
@@ -586,7 +587,8 @@ def test_tips_by_keyboard(profcapture, page_of, drive, capture, tmp_path):
 
 @in_a_browser(0)
 def test_next_match(page_of, drive, capture):
-    """n and N go through the functions that match the search, in every panel; u goes back."""
+    """n and N go through the functions that match the search, in the panels Functions and Flame graph; u goes
+    back."""
     chosen = "new URLSearchParams(location.hash.slice(1)).get('fn')"
     steps = [{"open": "tab=functions"}, {"key": "n"}, {"text": "#announcement"}, {"type": ["#search", "^(heavy|light|deep)$"]}, {"eval": "document.querySelector('#search').blur()"}]
     for key in "nnnnN":

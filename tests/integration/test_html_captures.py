@@ -452,7 +452,8 @@ def test_record_view(profctl, tmp_path, monkeypatch):
 
 
 def test_source_begins_with_the_program(profctl, profcapture, compile_c, chromium, tmp_path):
-    """The panel opens with a function of the program, although the C library's has more time."""
+    """The panel opens with a function of the program, although a function of the C library has
+    more time."""
     source = """#include <string.h>
 static char room[1 << 20];
 __attribute__((noinline)) static void own(void) { for (volatile long i = 0; i < 3000000; i++); }
@@ -646,7 +647,7 @@ PIXELS = """(() => {
 
 def test_compare_colors(page_of, chromium, two):
     """In the differential flame graph, functions that grew or are new have one color, those that shrank
-    or vanished have another, and a capture against itself has none. A search pales all other functions."""
+    or vanished have another, and a capture against itself has none. A search fades functions that do not match."""
     steps = [{"open": "theme=light"}, {"eval": PIXELS}]
     for name in "work1", "work2", "young", "old":
         steps += [{"type": ["#search", f"^{name}$"]}, {"eval": PIXELS}]

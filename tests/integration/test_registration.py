@@ -24,7 +24,7 @@ COLLECT = os.environ["COLLECT"]
 OK, NOT_A_TARGET, NO_SESSION, LIMIT = "0", "1", "2", "4"
 NONE = 9
 SESSION = "org.profd.Profiler1.Session"
-MANY = 64  # the broker's MANY_QUEUED: with so many queued messages, an engine is behind; also its MAX_REFUSED
+MANY = 64  # the broker's MAX_REFUSED, and its MANY_QUEUED for engine_is_behind()
 SMALLEST_MESSAGE = 512  # the kernel's minimum charge for one message in a socket
 COLLECT_LATER = 'read -r PROF_CONTROL; export PROF_CONTROL; exec "$0" "$@"'
 
@@ -187,7 +187,7 @@ def test_killed(profctl, profcapture, capture):
 
 @pytest.mark.parametrize("victim", ["profd-engine", "profd"])
 def test_profd_killed(waiting, victim):
-    """The program continues, and notices nothing."""
+    """The recorded program continues and ends after profd or its engine is killed."""
     profctl, pid, tell = waiting("wait", "again", "fork")
     profd = children(profctl.pid)["profd"]
     os.kill(profd if victim == "profd" else children(profd)["profd-engine"], signal.SIGKILL)
@@ -198,7 +198,8 @@ def test_profd_killed(waiting, victim):
 
 
 def test_end_of_the_recording(profcapture, capture, waiting):
-    """The program continues after the recording ends. What it wrote before is recorded."""
+    """The program continues after the recording ends. The marks from before the end
+    are recorded."""
     profctl, pid, tell = waiting("wait", "again")
     os.kill(profctl.pid, signal.SIGTERM)
     tell()

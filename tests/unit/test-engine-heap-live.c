@@ -14,7 +14,7 @@ static void test_checkpoint(void)
 		add_malloc(fixture.producer, &fixture, i, i * 16, i);
 	for (uint64_t i = 1; i <= 8; i++)
 		add_free(fixture.producer, &fixture, 20 + i, i * 16);
-	/* block 9 has ended, but the block that replaces it does not exist yet */
+	/* between 30 and 80, block 9 has ended, and the block that replaces it does not exist yet */
 	add_realloc(fixture.second, &fixture, 30,
 		    (struct ring_realloc){
 			    .prior = 9 * 16, .address = 16, .size = 100, .duration_ns = 50 });
@@ -110,7 +110,8 @@ static void test_idle_large(void)
 	fixture_done(&fixture);
 }
 
-/* The process ends during a realloc, or reports an impossible duration for it. */
+/* A process reports an impossible duration for a realloc. The new block exists from the process's
+ * end on. */
 static void test_ends(void)
 {
 	struct fixture fixture;

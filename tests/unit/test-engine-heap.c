@@ -284,7 +284,7 @@ static void test_lost_free(void)
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_FREE), 1);
 	CHECK_ROW(&fixture, PROF_TABLE_FREE, 0, 40, MAIN, 2);
 	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 1, 50, 1, PROF_HEAP_END, 4, 1, 5, 30);
-	/* The second missing record is not counted again, because the process has a known loss. */
+	/* The second missing free is not counted, because the process has a known loss. */
 	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_CORRUPT), 1);
 	fixture_done(&fixture);
 }
@@ -340,8 +340,8 @@ static void test_ties(void)
 	}
 }
 
-/* If a free has the time of the last allocation, its row says how many younger blocks precede the
- * free. */
+/* If a free has the time of the last allocation, the free's row has the number of blocks that were
+ * allocated after the freed block and before the free. */
 static void test_order(void)
 {
 	struct fixture fixture;

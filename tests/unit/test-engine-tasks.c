@@ -338,8 +338,8 @@ static void test_filter(void)
 	CHECK(tasks_thread(&parts.tasks, 13) == NULL && tasks_process(&parts.tasks, 9) == NULL);
 	CHECK_INT(parts.tasks.n_alive, 3);
 	exit_task(&parts, 10, 10, 3000);
-	/* the new process with that pid is not a target */
 	CHECK(tasks_thread(&parts.tasks, 10) != NULL);
+	/* the new process with that pid is not a target */
 	fork_process(&parts, 10, 9, 4000);
 	CHECK(tasks_thread(&parts.tasks, 10) == NULL);
 	fork_process(&parts, 14, 10, 4100);
@@ -568,8 +568,8 @@ static void test_switches_by_task(void)
 	parts_done(&parts);
 }
 
-/* The first snapshot sets no state for the command's thread, because it sleeps only until the
- * recording begins. A thread that a later snapshot finds gets a state. */
+/* The first snapshot sets no state for the command's thread, because that thread sleeps only until
+ * the recording begins. A thread that a later snapshot finds gets a state. */
 static void test_switch_command(void)
 {
 	struct bytes bytes = { .length = 0 };

@@ -885,7 +885,7 @@ static void test_fork_in_walk(void)
 	start_storm(&before);
 	CHECK(sigaction(SIGPROF, &action, NULL) == 0);
 	while (!is_forked && n_forked < N_FORKED && !has_passed(10, &start)) {
-		self_unwind_invalidate(); /* so that all places are looked up */
+		self_unwind_invalidate(); /* so that the next walk looks up each frame again */
 		recurse(800, see_often);
 	}
 	if (is_forked) {

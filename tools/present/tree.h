@@ -20,8 +20,8 @@ struct tree_options {
 	const void *data;
 	double whole; /* printed shares are relative to it */
 	bool is_inverted;
-	/* the nodes are folded (cct-fold.h), and a line may join two: a frame and the callee with
-	 * nearly all of its weight; inverted: a function and the caller with nearly all of it */
+	/* the nodes are folded (cct-fold.h). A frame may share the line of the callee that has
+	 * nearly all of the frame's weight; inverted: a function and such a caller share a line */
 	bool folds;
 	double min_share; /* share of the root's total; smaller branches get no line of their own */
 	double sum_share; /* smallest share of a line that sums up hidden branches; 0: min_share */

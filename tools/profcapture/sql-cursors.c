@@ -482,8 +482,8 @@ static bool put_stored(const struct row_cursor *cursor, sqlite3_context *context
 	return true;
 }
 
-/* Stores the name, unit and period of the row's event in tables->event; all zeros if the event is
- * unknown. */
+/* Stores the name, unit, period and frequency of the row's event in tables->event; all zeros if the
+ * event is unknown. */
 static bool find_event(const struct row_cursor *cursor, GError **error)
 {
 	static const uint16_t columns[] = { PROF_SOURCE_NAME,   PROF_SOURCE_UNIT,
