@@ -8,10 +8,11 @@ in which the kernel copied each stack when the sleep began: the same wait must h
 in both. A recording by root is compared with another one that samples each switch, and so has the
 stack of each sleep. A wait's own stack must be the same in both. A shared stack may be another one,
 but the sums of time by stack must agree. The cost is measured on a program that passes a byte to
-and fro at a given rate: in turn without a recorder, with one that records no waits, with one
-that records waits, with one that also records wakers, and with perf and bpftrace. perf copies the stack at each switch of the program; bpftrace
-sums up the waits of all programs by thread and stack in the kernel. The speed of a machine may
-change between two runs, so costs are compared within each turn, and the median of the turns counts.
+and fro at a given rate: in turn without a recorder, with one that records no waits, with one that
+records waits, with one that also records wakers, with perf, and with bpftrace. perf copies the
+stack at each switch of the program; bpftrace sums up the waits of all programs by thread and stack
+in the kernel. The speed of a machine may change between two runs, so costs are compared within each
+turn, and the median of the turns counts.
 """
 
 import bisect

@@ -252,8 +252,8 @@ def test_svg(profcapture, capture, report, options):
 
 
 def test_svg_colors(profcapture, capture):
-    """Text has a contrast of at least 4.5 on each color except "muted"; the background does not depend on the
-    viewer."""
+    """Text has a contrast of at least 4.5 on each color except "muted"; the background does not
+    depend on the viewer."""
     root, _ = read_svg(profcapture("export", capture, "--to", "svg").stdout)
     style = root.find(f"{SVG}style").text
 

@@ -587,8 +587,8 @@ def test_tips_by_keyboard(profcapture, page_of, drive, capture, tmp_path):
 
 @in_a_browser(0)
 def test_next_match(page_of, drive, capture):
-    """n and N go through the functions that match the search, in the panels Functions and Flame graph; u goes
-    back."""
+    """n and N go through the functions that match the search, in the panels Functions and Flame
+    graph; u goes back."""
     chosen = "new URLSearchParams(location.hash.slice(1)).get('fn')"
     steps = [{"open": "tab=functions"}, {"key": "n"}, {"text": "#announcement"}, {"type": ["#search", "^(heavy|light|deep)$"]}, {"eval": "document.querySelector('#search').blur()"}]
     for key in "nnnnN":

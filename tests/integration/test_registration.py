@@ -198,8 +198,8 @@ def test_profd_killed(waiting, victim):
 
 
 def test_end_of_the_recording(profcapture, capture, waiting):
-    """The program continues after the recording ends. The marks from before the end
-    are recorded."""
+    """The program continues after the recording ends. The marks from before the end are
+    recorded."""
     profctl, pid, tell = waiting("wait", "again")
     os.kill(profctl.pid, signal.SIGTERM)
     tell()

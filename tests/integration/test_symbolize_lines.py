@@ -330,8 +330,8 @@ int main(void)
 
 
 def test_scattered_without_frames(profctl, profcapture, require, tmp_path):
-    """If only DWARF describes a function of several pieces, the function's symbol covers only
-    the main piece."""
+    """If only DWARF describes a function of several pieces, the function's symbol covers only the
+    main piece."""
     require("gcc", "objcopy", "nm")
     (tmp_path / "cold.c").write_text(SCATTERED)
     subprocess.run(["gcc", "-g", "-O2", "-fno-asynchronous-unwind-tables", "cold.c", "-o", "cold"], cwd=tmp_path, check=True)

@@ -3,11 +3,12 @@
  * Export-massif - the live heap over time, and its stacks at some times and at the peak, in
  * massif's output format
  *
- * Snapshots are at equal intervals, and one more is at the peak, unless the first is the peak. A detailed snapshot has a tree
- * from the functions that called the allocator to their callers: each node starts with its number
- * of children, and children smaller than MIN_PERCENT of all bytes share one line. The fields for
- * malloc's overhead and thread stacks are 0, because a capture does not have them. If allocations
- * are sampled, each counts as the allocations that it represents, and "desc" says so.
+ * Snapshots are at equal intervals, and one more is at the peak, unless the first is the peak. A
+ * detailed snapshot has a tree from the functions that called the allocator to their callers: each
+ * node starts with its number of children, and children smaller than MIN_PERCENT of all bytes share
+ * one line. The fields for malloc's overhead and thread stacks are 0, because a capture does not
+ * have them. If allocations are sampled, each counts as the allocations that it represents, and
+ * "desc" says so.
  *
  * The rows are read twice: the first pass finds the peak, the second writes. So rows are not kept,
  * and memory grows only with the numbers of stacks and of live blocks.
