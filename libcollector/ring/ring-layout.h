@@ -16,7 +16,7 @@
 #define RING_VERSION 1u
 #define RING_CLOCK_MONOTONIC 1u
 #define RING_COMPAT_TICKS UINT64_C(1) /* times may be ticks, which the consumer maps to its clock */
-#define RING_LINE 128u /* two cache lines, because most CPUs fetch lines in pairs */
+#define RING_LINE 128u /* two lines of most caches: some CPUs also fetch the adjacent line */
 #define RING_PAGE 4096u
 #define RING_MIN_BYTES 4096u
 #define RING_MAX_BYTES (UINT64_C(1) << 30)

@@ -372,8 +372,8 @@ def test_range_of_timeline(profcapture, of_range, capture):
 
 @in_a_browser(0)
 def test_empty_range(page_of, drive, capture):
-    """If a range has no samples, the first three panels say so, because an empty table would look like
-    an error."""
+    """If a range has no samples, the first three panels say so, because an empty table would look
+    like an error."""
     page = page_of(capture)
     header, columns = read_page(page)
     times, grid = [time * header["sample_unit_ns"] for time in columns["samples.time"]], header["grid_ns"]
@@ -545,8 +545,8 @@ def test_recursion(page_of, chromium, capture):
 
 @in_a_browser(0)
 def test_keyboard_only(page_of, drive, capture, tmp_path):
-    """Without a mouse, a user can select a second range, read the values of counters and the numbers
-    of marks, and show all processes and threads."""
+    """Without a mouse, a user can select a second range, read the values of counters and the
+    numbers of marks, and show all processes and threads."""
     texts = "['#lines-table', '#logs-table'].map((id) => document.querySelector(id).textContent)"
     steps = [{"open": ""}, {"key": "+"}, {"key": "-"}, {"key": "-"}, {"key": "b"}, {"eval": "location.hash"}, {"key": "b"}, {"eval": "location.hash"}, {"eval": f"new Promise((done) => setTimeout(() => done({texts}), 500))"}]
     both, one, (lines, _) = drive(page_of(capture), *steps)

@@ -24,7 +24,7 @@
 
 #define SNAPSHOTS 100u    /* number of snapshots, without the one at the peak */
 #define DETAILED_EACH 10u /* every tenth snapshot is detailed; so is the last */
-#define MIN_PERCENT 0.1   /* lower than ms_print's default of 1, so that its --threshold has effect */
+#define MIN_PERCENT 0.1   /* below ms_print's default of 1, for its option --threshold */
 #define MAX_DEPTH 64u     /* maximum number of levels of a tree */
 
 struct massif {
