@@ -8,7 +8,8 @@
  *     x86_64     -4@%edi   8@-16(%rbp)   4@$5   -8@8(%rax,%rbx,4)   8@name(%rip)   8f@%xmm0
  *     aarch64    -4@w0     8@[sp, 12]    4@5    -8@[x19, x0, lsl 3]
  *
- * An item without a size, as in assembler code of older libraries, has the size of its register.
+ * An item without a size and "@", as in assembler code of older libraries, must be a register, whose
+ * size it has, or a constant, which is read as 8 signed bytes.
  * Invariants: (1) the text may be anything  [fuzz_probe_arguments]
  *             (2) only the registers and the copied stack are read  [fuzz_probe_arguments]
  * Pure.
@@ -42,7 +43,7 @@ static const struct {
 
 /* ---- Parsing --------------------------------------------------------------------------------- */
 
-/* Returns whether this can be the size of a number, or a scale. */
+/* Returns whether `bytes` is a valid size of a number. Scales of an index have the same values. */
 static bool is_size(int64_t bytes)
 {
 	return bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8;
@@ -250,7 +251,7 @@ static void parse_argument(enum regs_arch arch, const char *at, struct probe_arg
 		argument->operand = (uint8_t)parsers[arch](at, argument, &bytes);
 	if (operand)
 		return;
-	/* The size of memory is not known without "@". */
+	/* Without "@", the size of an operand in memory is unknown. */
 	if (argument->operand == PROBE_OPERAND_REGISTER)
 		argument->bytes = bytes;
 	else if (argument->operand != PROBE_OPERAND_CONSTANT)

@@ -28,7 +28,7 @@ struct schema {
 	size_t n_owned;
 };
 
-/* Results of schema_add() and schema_decode() in addition to 0 and -errno. */
+/* A result of schema_add() and schema_decode() that no other function returns. */
 enum schema_result {
 	SCHEMA_CONFLICT = 1000
 }; /* another definition of a table was there first, and was kept */

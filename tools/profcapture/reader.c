@@ -454,7 +454,7 @@ static bool check_values(struct reader *reader, GError **error)
 	return true;
 }
 
-/* Fails or warns if the options select values that do not exist. */
+/* Fails or warns if the options select a time or a value that the capture does not have. */
 static bool check_options(struct reader *reader, GError **error)
 {
 	const struct capture *capture = reader->capture;

@@ -5,8 +5,8 @@
  * Names and lines: profd has kept the mapped files that samples hit, so names are also correct for
  * deleted or replaced files and in containers. A file that profd does not have is opened by its
  * path. In both cases, symbolize checks that it is the recorded file. symbolize_capture() runs on
- * another thread, so that the main loop can handle Ctrl-C. After a skip, that thread gets no more
- * files, so it ends soon. The capture is complete in either case.
+ * another thread, so that the main loop can handle Ctrl-C. After the main loop has set *skip, that
+ * thread gets no more files, so it ends soon. The capture is complete in either case.
  *
  * Processes that outlive the command are found by their recorded parents, because a daemon's
  * current parent is init. A pid is listed only if the start time matches.

@@ -3,7 +3,7 @@
  * A child process makes the requests (debuginfod-child.c). The parent waits for the child's answer,
  * the timeout or Ctrl-C, and in the latter two cases ends the child, because the library makes no
  * callbacks while a server is silent.
- * Invariants: (1) nothing is waited for after the timeout or Ctrl-C
+ * Invariants: (1) after the timeout or Ctrl-C, no more answers are waited for
  *                 [test_symbolize_debuginfod: slow, interrupt]
  *             (2) a second Ctrl-C ends the program: the handler is installed for one signal
  *             (3) only a file with the requested build-id is returned
@@ -31,7 +31,7 @@
 
 #define NS_PER_US 1000
 #define START_US (10 * G_USEC_PER_SEC) /* time for the child to load the library */
-/* maximum number of checks, END_STEP_US apart, whether the child has exited */
+/* maximum number of checks for the exit of the child; they are END_STEP_US apart */
 #define END_STEPS 50
 #define END_STEP_US 10000
 

@@ -82,5 +82,5 @@ Elf_Data *elf_image_get_data(const struct elf_image *image, Elf_Scn *section);
 /* Returns the string at offset `at` of the string table in section number `table`. Returns NULL if
  * the table or the offset is invalid, or the string has no NUL in the table. */
 const char *elf_image_get_string(const struct elf_image *image, size_t table, uint64_t at);
-/* Returns the whole table, for callers that need many strings. Its last byte is a NUL. */
+/* Returns the whole string table, for callers that need many strings. Its last byte is a NUL. */
 const Elf_Data *elf_image_get_strings(const struct elf_image *image, size_t table);

@@ -158,7 +158,7 @@ static uint32_t name_id(struct sysprof_frames *frames, const char *field, size_t
 
 	if (n == 0)
 		return 0;
-	/* A record may refer to two names. */
+	/* The record also refers to `avoided`, so that slot must keep its text. */
 	if (STRING_SLOTS + i == avoided)
 		i = (i + 1) % N_SLOTS;
 	slot = &frames->slots[i];
