@@ -8,8 +8,8 @@
  *     x86_64     -4@%edi   8@-16(%rbp)   4@$5   -8@8(%rax,%rbx,4)   8@name(%rip)   8f@%xmm0
  *     aarch64    -4@w0     8@[sp, 12]    4@5    -8@[x19, x0, lsl 3]
  *
- * An item without a size and "@", as in assembler code of older libraries, must be a register, whose
- * size it has, or a constant, which is read as 8 signed bytes.
+ * An item without a size and "@", as in assembler code of older libraries, must be a register,
+ * whose size it then has, or a constant, which is read as 8 signed bytes.
  * Invariants: (1) the text may be anything  [fuzz_probe_arguments]
  *             (2) only the registers and the copied stack are read  [fuzz_probe_arguments]
  * Pure.

@@ -28,7 +28,7 @@ struct schema {
 	size_t n_owned;
 };
 
-/* A result of schema_add() and schema_decode() that no other function returns. */
+/* A further result of schema_add() and schema_decode(). */
 enum schema_result {
 	SCHEMA_CONFLICT = 1000
 }; /* another definition of a table was there first, and was kept */

@@ -39,8 +39,8 @@ typedef void message_fill(void *payload, const uint32_t *ids, const void *data);
 /* Writes the message and the strings that it needs. Returns false, and counts a loss, if the
  * message is lost. */
 bool message_write(struct message *message, message_fill *fill, const void *data);
-/* Makes room for n_bytes of text. Returns false if the thread has moved to a larger ring to make
- * room. */
+/* Tries to make room for n_bytes of text. Returns false if the thread has moved to a larger ring to
+ * make room. */
 bool message_has_room(struct producer *producer, uint64_t n_bytes);
 /* Returns the epoch of the thread's current ring; restarts the ids if there are too many. */
 uint32_t message_get_epoch(struct producer *producer);

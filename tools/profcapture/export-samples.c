@@ -134,7 +134,7 @@ void export_samples_take(const struct profile_sample *each, size_t n, void *data
 	}
 }
 
-/* Counts the next sample in order for its thread. */
+/* Adds a sample to the count of its thread. Must be called in sorted order. */
 static void count(struct export_samples *samples, const struct profile_sample *sample)
 {
 	GArray *threads = samples->threads;

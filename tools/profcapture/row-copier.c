@@ -211,8 +211,8 @@ static ssize_t parent_row(const struct copied_dictionary *dictionary,
 	return found < 0 || dictionary->ids[found] != 0 ? -1 : found;
 }
 
-/* Returns a row and its ancestors, up to a root or until the next ancestor is copied or being
- * copied. Marks the returned rows as BUSY. */
+/* Returns a row and its ancestors, without those that have been copied or are being copied, and
+ * without their ancestors. Marks the returned rows as BUSY. */
 static GArray *list_chain(struct copied_dictionary *dictionary, const struct prof_table_def *def,
 			  size_t row)
 {

@@ -155,7 +155,7 @@ bool command_release(struct command *command, const char *name, const char *cont
 	/* ignore a failure: the child has then exited, and its status shows why */
 	(void)!packet_send(command->go_fd, &part, 1, sysprof, 0);
 	close(steal_fd(&command->go_fd));
-	/* read until exec closes the other end */
+	/* read() returns 0 after a successful exec, which closes the other end */
 	do {
 		n = read(command->error_fd, &failed, sizeof(failed));
 	} while (n < 0 && errno == EINTR);

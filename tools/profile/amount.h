@@ -28,7 +28,7 @@ static inline struct amount amount_less(struct amount from, struct amount what)
 	return (struct amount){ from.samples - what.samples, from.weight - what.weight };
 }
 
-/* Returns the share of the weight, in percent. */
+/* Returns the share of the whole weight, in percent; 0 if the whole weight is 0. */
 static inline double amount_percent(struct amount part, struct amount whole)
 {
 	return whole.weight ? 100.0 * (double)part.weight / (double)whole.weight : 0;

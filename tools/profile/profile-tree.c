@@ -77,7 +77,8 @@ static void merge(struct profile_tree *tree, GArray *nodes, struct number_map *i
 	}
 }
 
-/* Adds the heavy nodes of one epoch. A parent weighs at least as much as its children. */
+/* Adds the heavy nodes of one epoch. The parent of a heavy node is heavy, too, because a parent
+ * weighs at least as much as its children. */
 static void add_heavy(struct profile_tree *tree, const struct stacks *stacks, double min)
 {
 	g_autoptr(GArray) nodes = g_array_new(FALSE, TRUE, sizeof(struct profile_node));

@@ -5,7 +5,8 @@
  * profd-files copies files of /proc into a memfd. Users choose the names of processes, files and
  * cgroups, so the texts may be hostile: a comm may contain blanks and parentheses, a path any byte.
  * Invariants: (1) nothing outside the given bytes is read         [fuzz_snapshot]
- *             (2) each call consumes at least one byte  [fuzz_snapshot]
+ *             (2) each call that returns an item consumes at least one byte, so loops end
+ *                                                             [fuzz_snapshot]
  *             (3) a line that does not parse is skipped, not fatal [test-engine-snapshot: hostile]
  * Pure functions. Does not use the task tables (scan.c).
  */

@@ -8,7 +8,8 @@
 /* The unwind tables of generated code, from a file that the program writes (arch/jit-dump.h). */
 struct jit_frames;
 
-/* Takes the descriptor. Returns NULL, and does not take it, if the file is not such a dump. */
+/* Takes ownership of fd, unless the file is not such a dump: then returns NULL, and fd stays the
+ * caller's. */
 struct jit_frames *jit_frames_new(int fd);
 void jit_frames_free(struct jit_frames *frames); /* NULL is allowed */
 
