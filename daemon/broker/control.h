@@ -22,8 +22,8 @@ struct control_peer {
 /* Returns CONTROL_OK if the connection was passed on and will be answered; otherwise the answer. */
 typedef enum control_status (*control_receiver)(const struct control_peer *peer, void *data);
 
-/* Reports a peer that was refused before it was passed to the receiver, because there is no room,
- * or because its process cannot be opened or has exited. `peer` has no descriptors, and its `hello`
+/* Reports a peer that was refused before it was passed to the receiver: because there are too many
+ * connections, or because its process cannot be opened or has exited. `peer` has no descriptors, and its `hello`
  * may be NULL. */
 typedef void (*control_refused)(const struct control_peer *peer, void *data);
 

@@ -27,8 +27,8 @@ ROOTS = {"_start", "_dl_start_user", "clone", "clone3", "__clone", "__clone3", "
 
 @functools.cache
 def entry_offset(path):
-    """Returns the file offset of a program's entry. Most programs are stripped of the entry's
-    name."""
+    """Returns the file offset of a program's entry, by which the entry is found in stripped
+    programs, where it has no name."""
     try:
         with open(path, "rb") as file:
             header = file.read(64)

@@ -10,7 +10,8 @@ PHPS = programs("/usr/bin/php", ["-r", "echo PHP_VERSION;"], ("8.2.", "8.3.", "8
 
 
 def make_oracle(directory):
-    """Writes the oracle without ticks, because ordinary programs have none. Returns its path."""
+    """Writes the oracle without declare(ticks=1), because ordinary programs lack it. Returns the
+    path of the oracle."""
     for name in "php_oracle.php", "php_oracle_included.php":
         text = (HERE / name).read_text()
         (directory / name).write_text(text.replace("<?php declare(ticks=1);", "<?php"))

@@ -290,9 +290,9 @@ int main(int, char **argv) {
 
 
 def test_memory_callers(profctl, profcapture, require, tmp_path):
-    """A row names a function that allocates. If that function is in a library, the row also names
-    the program's function that called it, and the line of the call. Inlined functions count as
-    functions."""
+    """A row names a function that allocates. If that function is a library's, such as a method of
+    std::vector, the row also names the program's function that called it, and the line of the call.
+    Inlined functions count as functions."""
     if SANITIZED:
         pytest.skip("the collector is not loaded into sanitized programs")
     require("g++")

@@ -142,7 +142,7 @@ def test_timeline(profcapture, whole, view):
     data = report["data"]
     assert all(sum(row["timeline"]) == row["self"] for row in data["rows"])
     assert sum(map(sum, (row["timeline"] for row in data["rows"]))) == data["self_total"]
-    # The first bin's counts are those of a report on its time alone.
+    # The first bin's counts are those of a report on only the time of this bin.
     end = data["timeline"]["from_ns"] + data["timeline"]["bin_ns"] - 1
     first = profcapture.json("report", whole, "--limit", 0, "--to", f"{end}ns", *view)["data"]["rows"]
     count = lambda rows, self: {json.dumps([row.get(key) for key in ("name", "image", "build_id", "offset", "line", "kind")]): self(row) for row in rows if self(row)}

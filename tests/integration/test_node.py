@@ -107,7 +107,7 @@ def test_names(profctl, profcapture, capture, node, tmp_path):
     assert between and all(None in frames[:frames.index("parse")] for frames in between), between
     data = profcapture.json("report", capture, "--limit", 0)["data"]
     late = sum(sample["user_stop"] == "no-table" for sample in found.samples)  # on a busy machine, tables are late
-    assert data["unwind"]["guessed"] <= 2 + 0.02 * len(found.samples) + late, data["unwind"]  # not guessed: stacks that V8's own frames confirm
+    assert data["unwind"]["guessed"] <= 2 + 0.02 * len(found.samples) + late, data["unwind"]  # stacks that V8's own frames confirm do not count as guessed
     everything = data["rows"]
     shown = {row["name"]: row for row in everything if row["kind"] == "javascript"}
     at = lambda text: next(i + 1 for i, line in enumerate(NAMES.split("\n")) if text in line)

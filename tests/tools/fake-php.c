@@ -27,7 +27,7 @@ EXPORTED size_t tsrm_get_ls_cache_tcb_offset(void);
 static uint64_t of_thread[(64 + 1968) / 8], *const executor_globals = of_thread + 64 / 8;
 static _Thread_local __attribute__((used)) void *pointer = of_thread;
 
-/* The program has no other thread-local variable. */
+/* `pointer` is the only thread-local variable, so it is directly below the thread pointer. */
 size_t tsrm_get_ls_cache_tcb_offset(void)
 {
 	return -sizeof(pointer);

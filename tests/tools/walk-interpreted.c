@@ -37,8 +37,8 @@ struct ring {
 	int event;
 	struct interpreter_outputs outputs;
 	struct perf_event_mmap_page *page;
-	uint64_t head;  /* samples before it may be printed */
-	uint64_t codes; /* descriptions of code before it are known */
+	uint64_t head;  /* end of the samples that may be printed */
+	uint64_t codes; /* end of the descriptions of code that were read */
 };
 
 /* The beginning of a record of either output; `raw` follows. */
@@ -214,7 +214,8 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* Does not print samples of other processes, which the kernel writes, not the BPF programs. */
+/* Prints only the samples that the BPF programs write for this process. The kernel also writes
+ * samples of other processes, but without frames. */
 int main(int argc, char **argv)
 {
 	static struct ring rings[MAX_CPUS];

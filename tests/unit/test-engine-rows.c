@@ -266,7 +266,7 @@ static void test_full(void)
 		REQUIRE(writer_losses(writer)->len == 1);
 		CHECK_INT(g_array_index(writer_losses(writer), struct writer_loss, 0).rows, 1);
 	} else {
-		CHECK(writer_finish(writer, 5000)); /* false: the thread would continue */
+		CHECK(writer_finish(writer, 5000)); /* if false, the writer's thread still runs */
 	}
 	writer_free(writer);
 	close(fd);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Finding Perl in files, the names of its functions, and where they belong in native stacks.
+ * Checks how Perl is found in files, how its functions are named, and where these functions belong
+ * in native stacks.
  */
 #include "arch/base.h"
 #include "base/perl-layouts.h"
@@ -191,7 +192,7 @@ static void test_merge(void)
 	CHECK_STR(PLACE_IN(1, .has_root = true), "");
 }
 
-/* While the program is compiled, and after it has ended, it has no activation. */
+/* The main program has no activation while it is compiled, and after it has ended. */
 static void test_merge_of_main(void)
 {
 	struct interp_chain chain = {

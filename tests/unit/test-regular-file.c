@@ -67,7 +67,7 @@ static void test_files(void)
 	remove_folder();
 }
 
-/* inotify reports an open() without O_PATH, but none with it. */
+/* inotify reports an open() only if O_PATH is not among its flags. */
 static void test_others(void)
 {
 	static const char *const elsewhere[] = { "/dev/null",         "/dev/ptmx",

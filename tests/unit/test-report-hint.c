@@ -140,7 +140,7 @@ static void test_largest(void)
 	check(&by_thread, PROFILE_THREAD);
 }
 
-/* If samples lack the functions of their program, the recording says why. */
+/* If samples lack the functions of their program, the hint has the reasons from the metadata. */
 static void test_interpreted(void)
 {
 	static const struct {

@@ -175,10 +175,10 @@ static void test_overlapping(void)
 		CHECK_STR(row ? row->name : NULL, names[i]);
 		CHECK(!row || (row->start <= offsets[i] && offsets[i] - row->start < row->length));
 	}
-	REQUIRE(read->n_rows == 4); /* the outer function only once */
+	REQUIRE(read->n_rows == 4); /* the outer function has only one row */
 	for (size_t i = 1; i < read->n_rows; i++)
 		CHECK(read->rows[i - 1].start < read->rows[i].start);
-	CHECK_INT(read->rows[3].length, 0x10); /* its symbol ends with its section */
+	CHECK_INT(read->rows[3].length, 0x10); /* cut at the end of the section */
 }
 
 static void test_without_size(void)

@@ -27,7 +27,7 @@ struct call_nodes {
 	struct heap_budget *budget;
 	GPtrArray *images;   /* struct row */
 	GHashTable *numbers; /* number of an image, by struct row */
-	/* names the functions of interpreters; NULL: their records are ignored */
+	/* names interpreted functions; NULL: interpreted functions get no names */
 	struct interpreted_code *code;
 	struct row *last_image;
 	uint32_t last_number;

@@ -2,7 +2,7 @@
 /*
  * Ruby-lines - the source line of a position in a Ruby iseq
  *
- * A table is not trusted.
+ * The table is a copy of the program's memory, so it may have any content.
  */
 #pragma once
 

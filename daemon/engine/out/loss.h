@@ -26,8 +26,8 @@ struct loss_table {
 	unsigned int n_streams;      /* processes with losses */
 };
 
-/* The losses of a process that records from inside: stream "collector/PID", or "collectors" if too
- * many processes have losses. */
+/* The losses of records that a process sends. Their stream is "collector/PID", or "collectors" if
+ * too many processes have losses. */
 struct loss_stream {
 	struct loss_table *table;
 	char name[LOSS_STREAM_BYTES];
