@@ -80,7 +80,8 @@ Elf_Scn *elf_image_get_section(const struct elf_image *image, const char *name,
 Elf_Data *elf_image_get_data(const struct elf_image *image, Elf_Scn *section);
 
 /* Returns the string at offset `at` of the string table in section number `table`. Returns NULL if
- * the table or the offset is invalid, or the string has no NUL in the table. */
+ * the table or the offset is invalid, or if the table does not end with a NUL. */
 const char *elf_image_get_string(const struct elf_image *image, size_t table, uint64_t at);
-/* Returns the whole string table, for callers that need many strings. Its last byte is a NUL. */
+/* Returns the whole string table, for callers that need many strings. Returns NULL if the table is
+ * invalid, or if its last byte is not a NUL. */
 const Elf_Data *elf_image_get_strings(const struct elf_image *image, size_t table);

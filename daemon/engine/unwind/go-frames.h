@@ -10,7 +10,7 @@
 #include "arch/go-table.h"
 #include "arch/regs.h"
 
-/* Makes a .debug_frame, which the caller frees. Returns 0; ENOMEM; or E2BIG if it would take more
- * than max_bytes. */
+/* Makes a .debug_frame, which the caller frees. Returns 0; ENOMEM; or E2BIG if the buffer, whose
+ * size doubles when it is full, would exceed max_bytes. */
 int go_frames_build(const struct go_table *table, enum regs_arch arch, uint64_t max_bytes,
 		    uint8_t **ret_bytes, uint64_t *ret_size);
