@@ -23,8 +23,8 @@ struct control_peer {
 typedef enum control_status (*control_receiver)(const struct control_peer *peer, void *data);
 
 /* Reports a peer that was refused before it was passed to the receiver: because there are too many
- * connections, or because its process cannot be opened or has exited. `peer` has no descriptors, and
- * its `hello` may be NULL. */
+ * connections, or because its process cannot be opened or has exited. `peer` has no descriptors,
+ * and its `hello` may be NULL. */
 typedef void (*control_refused)(const struct control_peer *peer, void *data);
 
 /* Listens at an abstract name that cannot be guessed. Returns NULL on failure. Call this and
