@@ -3,9 +3,9 @@
  * Verify - makes all checks of a chunk that need no other chunk
  *
  * A walk over the whole file finds the chunks; the index is used only to name missing chunks.
- * Damage reasons, in the order of the checks: header, checksum, payload (structure), decode, order
- * (times that descend, or differ from the header), dictionary (lowest id), index (an invalid
- * checkpoint), payload (padding).
+ * Damage reasons, in the order of the checks: cut (the file ends in the chunk), header, checksum,
+ * payload (structure), decode, order (times that descend, or differ from the header), dictionary
+ * (lowest id), index (an invalid checkpoint), payload (padding).
  */
 #include "libcapture/reader.h"
 
