@@ -81,7 +81,7 @@ void chunk_times(const struct prof_table_def *def, const struct prof_array *arra
 struct group_rows {
 	const struct prof_block *block;
 	size_t first, rows;
-	/* id of the first row; NULL: ids do not rise by one from row to row */
+	/* id of the first row; NULL: no dictionary, or ids do not rise by one from row to row */
 	const uint64_t *first_id;
 };
 
@@ -170,8 +170,8 @@ static int put_column(struct group_writer *writer, const struct group_rows *grou
 	return r;
 }
 
-/* Returns the number of parts of all columns. Space for the descriptors of the parts is reserved
- * before the bytes of the parts. */
+/* Returns the number of parts of all columns. The caller must know it before it writes a part,
+ * because the descriptors of all parts precede the bytes of the parts. */
 static size_t count_parts(const struct group_rows *group)
 {
 	size_t n = 0;
@@ -457,8 +457,8 @@ static int decode_scalars(struct chunk_decoder *decoder, struct chunk_column *co
 	return 0;
 }
 
-/* Decodes lengths, and converts them to positions. *ret_items: number of items. Does nothing
- * if all lengths are 0 and the positions of the previous group are 0, too. */
+/* Decodes lengths, and converts them to offsets. *ret_items: number of items. Keeps the offsets if
+ * all lengths are 0 and the offsets of the previous group are 0, too. */
 static int decode_offsets(struct chunk_decoder *decoder, struct chunk_column *column,
 			  const struct column_parts *parts, size_t rows, size_t item_size,
 			  bool has_nulls, size_t *ret_items)

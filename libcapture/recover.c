@@ -7,9 +7,10 @@
  * forged or copied chunks inside a payload are not accepted. The skipped bytes are a hole.
  *
  * A header may be whole although its payload is not: a writer crashed in its last chunk, and
- * another writer continued after it. So a chunk that is not followed by the next sequence number is
- * accepted only if its payload is valid; otherwise the search continues inside it. If the other
- * writer's padding completed the chunk, that writer's checkpoint lists it as a gap.
+ * another writer continued after it. So if a chunk is not followed by the next sequence number and
+ * its payload is not valid, the walk searches for chunks inside it. If there are any, the chunk is
+ * dropped. If the other writer's padding completed the chunk, that writer's checkpoint lists it as
+ * a gap.
  *
  * Invariants: (1) chunks ascend in offset and sequence and do not overlap
  *                 [test-capture-reader: flips]
@@ -108,8 +109,9 @@ static int add_damage(struct walk *walk, uint64_t offset, uint64_t bytes, uint64
 	return damage_list_add(&walk->damage, &damage);
 }
 
-/* Finds the first offset >= from with a whole chunk whose sequence is higher than all before.
- * Returns PROF_END if the file has no such chunk. */
+/* Finds the first offset >= from with a valid header whose sequence number is higher than all
+ * before, and whose chunk ends within the file. Does not read the payload. Returns PROF_END if the
+ * file has no such header. */
 static int walk_search(struct walk *walk, uint64_t from, uint64_t *ret_offset)
 {
 	uint64_t at = PADDED(from);
@@ -141,7 +143,8 @@ static int walk_search(struct walk *walk, uint64_t from, uint64_t *ret_offset)
 	return PROF_END;
 }
 
-/* Checks whether a chunk's payload is whole; assumes that it is if the budget is used up. */
+/* Checks whether a chunk's payload is whole; assumes that it is if it exceeds the budget that is
+ * left. */
 static int walk_check_payload(struct walk *walk, const struct entry *entry, bool *ret_good)
 {
 	enum prof_damage_reason reason;

@@ -38,7 +38,7 @@
 #define MAX_QUEUED 4096
 #define MANY_QUEUED 64
 #define DESCRIPTORS_WAIT_MS 20
-#define MAX_HELD_BYTES (UINT64_C(64) << 20) /* memfds in the queue */
+#define MAX_HELD_BYTES (UINT64_C(64) << 20) /* memfds in the queue; a single one may be larger */
 
 struct outgoing {
 	size_t bytes;

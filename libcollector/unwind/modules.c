@@ -14,7 +14,7 @@
  * has holes between its segments, the loader has a module for each segment, so a module's CFI may
  * lie outside the module.
  * Invariants: (1) only safe-read.c loads from a module, except for build-ids of the modules on a
- *                 complete chain, which are in use
+ *                 complete chain, because modules in use stay mapped
  *                 [test-self-unwind: storm, same_address]
  *             (2) module data is untrusted: lengths are bounded by this file's buffers, and reads
  *                 outside of a module fail  [fuzz_cfi]
@@ -330,7 +330,7 @@ static bool find_fde(struct modules *modules, struct safe_read *memory, const st
 					module->table + (uint64_t)low * ENTRY_BYTES - 4, ret_at);
 }
 
-/* Reads a record with its length field. Returns its size, or 0 if it is empty, too long or
+/* Reads a record with its length field. Returns its size, or 0 if it is too short, too long or
  * unreadable. */
 static size_t read_record(struct modules *modules, struct safe_read *memory, uint64_t at,
 			  uint8_t *buffer, size_t max)

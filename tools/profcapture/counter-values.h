@@ -2,7 +2,7 @@
 /*
  * Counter-values - reads the values of counters, in the order of the capture
  *
- * A counter has the same index in every epoch. Memory: a fixed amount for each counter.
+ * A counter has the same index in every epoch. counter_values_read() keeps no values.
  */
 #pragma once
 
@@ -64,15 +64,16 @@ gint counter_rss_compare(gconstpointer left, gconstpointer right); /* by time */
 void latest_note(GArray *times, guint index, int64_t time_ns);
 /* Returns the latest time at an index; `otherwise` if no time was noted. */
 int64_t latest_or(const GArray *times, guint index, int64_t otherwise);
-/* Returns the exits of processes for latest_or(), by index in names; NULL on failure. */
+/* Returns the latest exit time of each process for latest_or(), by index in names; NULL on
+ * failure. */
 GArray *counter_values_read_exits(const struct capture *capture, GError **error);
 
 /* Returns the name of each process's main thread, by index in names; NULL: it is not known. The
  * caller frees the array. */
 const char **counter_values_comms(const struct names *names);
 
-/* Returns whether --pid selects the counter, or is not given. Counters of the whole machine belong
- * to no process. */
+/* Returns whether --pid selects the counter's process; true without --pid. With --pid, counters of
+ * the whole machine are not wanted, because they belong to no process. */
 bool counter_is_wanted(const struct counter *counter, const struct reader *reader);
 
 static inline const struct counter *counter_at(const struct counter_values *values, uint32_t index)

@@ -406,7 +406,8 @@ static void load(const struct memory_live *live, void *data)
 
 /*
  * Loads the blocks from which the replay starts: for each heap, the blocks of its last unbroken
- * mark that is not after the range's start; without such a mark, the blocks of its first mark.
+ * mark that is not after the range's start; without such a mark, the blocks of its first mark,
+ * unless that mark is broken.
  * Stores in *ret_start the time from which rows must be read.
  */
 static bool load_bases(struct pass *pass, uint64_t *ret_start, bool *ret_broken, GError **error)
@@ -481,7 +482,7 @@ static bool run_segment(struct memory_replay *replay, uint32_t segment, GError *
 	pass.to = replay->to_ns == INT64_MAX ? UINT64_MAX
 					     : capture_clock(capture, segment, replay->to_ns);
 	pass.ends = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-	/* Each iteration finds at least one more broken mark, so the loop ends. */
+	/* A load is repeated only after it found another broken mark, so the loop ends. */
 	do {
 		g_ptr_array_set_size(replay->blocks, 0);
 		ok = load_bases(&pass, &start, &broken, error);

@@ -30,7 +30,7 @@ static size_t split(const struct interp_chain *chain, struct interp_run *runs)
 }
 
 /* Places each run by the address of its last frame. The last run of a cut chain has no known
- * address, so it is placed above all known frames. */
+ * address, so it is placed after the outermost known frame. */
 static bool place_by_address(const struct interp_chain *chain, const struct interp_native *native,
 			     struct interp_run *runs, size_t n)
 {
@@ -70,9 +70,9 @@ static bool is_eval(const struct interp_native *native, size_t i)
 }
 
 /* Assigns runs to activations, counted from the root. If there is one activation more than runs,
- * and the innermost one has called at most one function in C, that activation is about to begin or
- * has ended. Other surplus activations are outermost: the chain was cut, or they belong to another
- * interpreter or greenlet. Surplus activations get no run. */
+ * and the innermost activation has called at most one function in C, that activation is about to
+ * begin or has ended. Other surplus activations are outermost: the chain was cut, or they belong to
+ * another interpreter or greenlet. Surplus activations get no run. */
 static bool place_by_function(const struct interp_native *native, struct interp_run *runs, size_t n)
 {
 	size_t activations = 0, innermost = 0, n_outer, run = n;
@@ -99,7 +99,7 @@ static bool place_by_function(const struct interp_native *native, struct interp_
 /* Assigns runs of PHP to activations. Functions in C at the end of a stack form a run without
  * an activation. Runs after the end of a stack are on another stack. If there is one run more than
  * activations, the innermost activation is about to begin. If code that PHP generated hides all
- * activations, the runs are placed above all known frames. */
+ * activations, the runs are placed after the outermost known frame. */
 static bool place_php(const struct interp_chain *chain, const struct interp_native *native,
 		      struct interp_run *runs, size_t n)
 {
@@ -199,12 +199,12 @@ static size_t find_resting(const struct interp_chain *chain, const struct interp
 }
 
 /* Assigns runs of Perl to activations, counted from the root. The main program has no activation
- * while it is compiled, and while it ends: its run is then placed above all known frames. In a
- * program that embeds Perl, the main program may have ended, and its run is left out. If there is
- * one activation more than runs, the innermost activation begins or ends, or the compiler computes
- * a constant. If there is one run more, usually the innermost run is not executed at present, and
- * is left out. But if C called a sub from a run that repeats, that run is shown with the sub's
- * run. */
+ * while it is compiled, and while it ends: its run is then placed after the outermost known frame.
+ * In a program that embeds Perl, the main program may have ended, and its run is left out. If there
+ * is one activation more than runs, the innermost activation begins or ends, or the compiler
+ * computes a constant. If there is one run more, usually the innermost run is not executed at
+ * present, and is left out. But if C called a sub from a run that repeats, that run is shown with
+ * the sub's run. */
 static bool place_perl(const struct interp_chain *chain, const struct interp_native *native,
 		       struct interp_run *runs, size_t *n)
 {
@@ -244,7 +244,7 @@ static bool place_perl(const struct interp_chain *chain, const struct interp_nat
 		while (at > 0 && !begins_activation(native, at - 1))
 			at--;
 		at -= at > 0;
-		/* The innermost continuation of an activation executes its frames. */
+		/* The innermost continuation of the activation executes the run's frames. */
 		for (size_t i = at; i > 0 && !begins_activation(native, i - 1); i--)
 			if (is_eval(native, i - 1))
 				at = i - 1;
