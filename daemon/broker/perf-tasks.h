@@ -15,8 +15,8 @@ struct perf_task_event {
 	uint32_t position; /* 0: side band; 1 + the source's position; ENGINE_POSITION_SLEEPS */
 };
 
-/* Returns whether these processes need so few per-task events that opening them takes no longer
- * than opening the CPUs' events and leaves most descriptors free. */
+/* Returns whether these processes need so few per-task events that opening them takes about 20 ms
+ * at most and leaves most descriptors free. */
 bool perf_tasks_are_few(const struct perf_plan *plan, const int32_t *pids, unsigned n_pids);
 
 /* The members and `pids` are copied. `plan`, `cpus`, `access` and `targets` must not change until
@@ -39,13 +39,13 @@ struct perf_tasks;
 struct perf_tasks *perf_tasks_new(const struct perf_tasks_options *options, GError **error);
 /* Stops opening events, so that `done` is called soon. perf_tasks_steal() then stores no events. */
 void perf_tasks_cancel(struct perf_tasks *opening);
-/* Call once, after `done`. Removes processes that have ended from `pids`; fails with
- * BROKER_ERROR_FAILED if none is left. *ret_events: items are struct perf_task_event; freeing the
- * array closes their descriptors. */
+/* Call at most once, after `done`. Removes processes that have ended from `pids`. Fails if the
+ * events could not be opened; with BROKER_ERROR_FAILED if all processes have ended. *ret_events:
+ * items are struct perf_task_event; freeing the array closes their descriptors. */
 bool perf_tasks_steal(struct perf_tasks *opening, int32_t *pids, unsigned *n_pids,
 		      GArray **ret_events, GError **error);
-/* Call once, after a successful perf_tasks_steal(). Returns the programs that read the frames of
- * interpreters at the events; NULL: no programs do, because of *ret_reason. */
+/* Call at most once, after a successful perf_tasks_steal(). Returns the programs that read the
+ * frames of interpreters at the events; NULL: not requested, or failed because of *ret_reason. */
 struct interpreters *perf_tasks_steal_interpreters(struct perf_tasks *opening, GError **ret_reason);
 /* Waits at most for opening the events of one thread, for one check of a process, or for loading
  * the program that reads interpreters (0.1 s). */

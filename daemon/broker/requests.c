@@ -6,9 +6,9 @@
  * process does this (files.c), and D-Bus and the other sessions continue. The engine may have been
  * taken over, so this file checks the form of its requests, and files.c's process checks whether
  * the session may have the data.
- * Invariants: (1) at about MAX_TASKS open requests for files and snapshots, the engine's further
- *                 messages wait in its socket; at most one request each is open for usage and for
- *                 stacks
+ * Invariants: (1) while MAX_TASKS requests for files and snapshots are open, the engine's further
+ *                 messages wait in its socket; at most one request for usage and one for stacks
+ *                 are open
  *             (2) an engine gets files only if it unwinds stacks or records allocations
  * The first snapshot may be read before the engine requests it, and is kept until then.
  */

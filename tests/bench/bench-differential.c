@@ -197,8 +197,8 @@ static void on_fork(struct differential *d, const struct perf_data_event *event)
 	memcpy(process->name, parent->name, sizeof(process->name));
 }
 
-/* Returns whether the module is known, because a file with two executable segments has two
- * mappings. */
+/* Returns whether the module is in the list already: a file with two executable segments has two
+ * mappings, but is one module. */
 static bool has_module(const struct peer_module *modules, size_t n,
 		       const struct peer_module *module)
 {

@@ -273,7 +273,8 @@ static struct cell get_cell(const void *data, size_t row, unsigned field)
 		name.prefix = g_strdup(line->prefix);
 		return name;
 	default:
-		/* A name such as "kernel: futex" contains its place. */
+		/* A name such as "kernel: futex" contains its place, and a line with two functions
+		 * has no single place. */
 		return line->caller || is_kernel_run(rows->options, node->function)
 			       ? cell_none()
 			       : cell_own_or_none(rows->options->place_of(node->function,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Invariant: a capture without readable data is an error  [test_readers: test_a_lost_dictionary]
- * Opening a capture reads no samples (sampled-events.c and profile.c do), and only the names
- * (names.c) that losses and metadata refer to.
+ * Opening a capture reads no samples (sampled-events.c and profile.c do). It reads only the names
+ * (names.c) that losses and metadata refer to, or all texts if the capture is redacted.
  */
 #include "config.h"
 
