@@ -158,7 +158,7 @@ static int add_batch(struct prof_dictionary *dictionary, const struct prof_batch
 {
 	int r = reserve_rows(dictionary, batch->rows);
 
-	/* Rows without ids are dropped, because nothing can refer to them. */
+	/* If a chunk lacks the id column, drop its rows, because nothing can refer to them. */
 	if (r || !batch->columns[dictionary->n_columns].numbers)
 		return r;
 	for (size_t i = 0; !r && i <= dictionary->n_columns; i++)

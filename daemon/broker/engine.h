@@ -13,7 +13,8 @@ struct engine_listener {
 	/* Called for each message, if its type is known and its length valid. Counts in the message
 	 * are not checked. */
 	void (*message)(uint32_t type, const void *body, size_t bytes, void *data);
-	/* The process is gone, and all its messages are delivered. May free the engine. */
+	/* Called after the process has exited and all its messages are delivered. The function may
+	 * free the engine. */
 	void (*gone)(int wait_status, void *data);
 };
 
@@ -37,6 +38,7 @@ int64_t engine_cpu_ns(const struct engine *engine);
 bool engine_is_busy(const struct engine *engine);
 /* Returns whether many messages wait because the engine does not read. */
 bool engine_is_behind(const struct engine *engine);
-/* Sends the message, or queues a copy, with its descriptors, until there is room. Never blocks. */
+/* Sends the message, or queues a copy, with its descriptors, until there is room. Never blocks.
+ * Fails if the queue is full. Succeeds if the engine has died, because `gone` reports that. */
 bool engine_send(struct engine *engine, uint32_t type, const void *body, size_t bytes,
 		 const int *fds, unsigned n_fds, GError **error);

@@ -13,7 +13,7 @@ struct images *images_new(void);
 void images_free(struct images *images);
 
 /* Takes ownership of the descriptor, and keeps it until images_free(). Returns 0 or an errno:
- * EEXIST if the image has a file, EMFILE if there are too many files or bytes of copies. */
+ * EEXIST if the image already has a file, EMFILE if there are too many files or bytes of copies. */
 int images_add(struct images *images, const struct files_answer *answer, int fd);
 /* Returns the maximum size of the next copy of a file. */
 uint64_t images_copy_bytes(const struct images *images);

@@ -18,8 +18,8 @@ bool target_is_alive(int pidfd);
  * the one passed to target_open(). */
 bool target_is_owned(int pidfd, pid_t pid, uid_t uid);
 
-/* Gets the pid in the process's own PID namespace; 0: it is in ours. Returns false if it has
- * exited. */
+/* Gets the pid in the process's own PID namespace; 0: the process is in profd's namespace. Returns
+ * false if the process has exited. */
 bool target_inner_pid(pid_t pid, pid_t *ret_inner);
 
 /* The processes that a session records, held by pidfds, so that a reused pid is detected. */

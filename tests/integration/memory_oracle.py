@@ -2,9 +2,10 @@
 """The counts of glibc's own libmemusage for a program, and those of a recording of the same
 program: see test_memory_oracle.py.
 
-Both see the same program: no randomization of addresses or hashes, the same arguments, and the same
-environment, except that LD_PRELOAD has another value of the same length. record_with_memusage()
-even makes both count the same processes. Our own library adds no allocations to those of a program.
+libmemusage and the recording see the same program: no randomization of addresses or hashes, the
+same arguments, and the same environment, except that LD_PRELOAD has another value of the same
+length. record_with_memusage() even makes both libraries count in the same processes. Our own
+library adds no allocations to those of a program.
 """
 import json
 import os

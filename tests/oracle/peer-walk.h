@@ -17,7 +17,7 @@ struct peer_walk {
 	int error; /* dwfl_errno() of the last walk; 0: the walk ended without an error */
 };
 
-/* A mapped file; `bias`: its mapped address minus its own. */
+/* A mapped file. `bias`: the mapped address minus the address in the ELF file. */
 struct peer_module {
 	const char *path;
 	uint64_t bias;

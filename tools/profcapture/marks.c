@@ -85,8 +85,8 @@ static void add_span(const struct span *span, void *data)
 	}
 }
 
-/* Orders by total duration and count, largest first, then by group and name. Two series are never
- * equal. */
+/* Orders by total duration and count, largest first, then by group, name, and spans before
+ * instants. Two series are never equal. */
 COMPARE_AT(compare_series, struct series, ORDER(b->durations.total_ns, a->durations.total_ns),
 	   ORDER(b->count, a->count), g_strcmp0(a->group, b->group), g_strcmp0(a->name, b->name),
 	   ORDER(a->instants, b->instants))
@@ -156,7 +156,8 @@ static struct table table_of(const void *data)
 	return table;
 }
 
-/* Prints "80,000 orders/order took 6.81 s over 4 threads; 1 % took longer than 618 us." */
+/* Prints text such as "80,000 orders/order took 6.81 s over 4 threads; 1 % took longer than
+ * 618 us." */
 static void print_verdict(const void *data, struct out *out)
 {
 	struct series *series = ((const struct marks *)data)->all->pdata[0];

@@ -2,9 +2,9 @@
 /*
  * Report of states - where the time of the threads went: computing, ready, or waiting, and for what
  *
- * Times come from the context switches, so they add up to the lifetimes of the threads. The waits
- * divide the waiting time by state and by cause; the rest of that time has an unknown state and
- * cause.
+ * Times come from the context switches, so they add up to the lifetimes of the threads, as far as
+ * these are known (run-times.h). The waits divide the waiting time by state and by cause; the rest
+ * of the waiting time has an unknown state and cause.
  * [test_off_cpu: test_states]
  */
 #include "config.h"

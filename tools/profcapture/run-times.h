@@ -7,8 +7,9 @@
  * and after its last row is unknown and does not count. A thread that begins or ends without a CPU
  * has a row of length 0 there. If wake-ups were not recorded, a waiting thread counts as waiting
  * until it runs, and a forked thread as preempted until it runs. Either way, the times of a thread
- * add up to its lifetime. Rows lost to damage and the gaps around them do not count either, so
- * times are lower bounds if capture_lacks_rows() is true for the table
+ * add up to the time from its first row to the end of its last row. Rows lost to damage and the
+ * gaps around them do not count, so times are lower bounds if capture_lacks_rows() is true for the
+ * table
  * [test_damage: times_are_lower_bounds]
  */
 #pragma once
@@ -48,7 +49,7 @@ struct run_state {
 };
 
 /* Like run_times_read(), and also calls `found` for each state; the states of one thread are in
- * order. Only the reader's thread filters apply to states. */
+ * order. Only the reader's thread filters apply to states; its time range and CPUs do not. */
 GArray *run_times_each_state(struct reader *reader,
 			     void (*found)(const struct run_state *state, void *data), void *data,
 			     GError **error);

@@ -69,8 +69,8 @@ static void chain_free(gpointer pointer)
 	g_slice_free(struct chain, chain);
 }
 
-/* Removes and returns the newest begin mark with this group and name (`name` NULL: any mark), or
- * NULL. Compares at most MOST_LOOKED_AT marks. */
+/* Removes and returns the newest begin mark with this group and name (`name` NULL: any mark).
+ * Returns NULL if none of the newest MOST_LOOKED_AT marks matches. */
 static struct begin *chain_take(struct chain *chain, const char *group, const char *name)
 {
 	struct begin **at = &chain->top, *begin;

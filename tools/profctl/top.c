@@ -55,7 +55,7 @@ static const char *const kinds[] = { "function", "process", "thread", NULL };
 
 /* ---- Display --------------------------------------------------------------------------------- */
 
-/* Returns "system, last 7 s: 6,419 samples, CPU 92 %. Lost: nothing." */
+/* Returns text such as "system, last 7 s: 6,419 samples, CPU 92 %. Lost: nothing." */
 static char *title_of(const struct top *top)
 {
 	double cpu_samples = (double)top->options.record.frequency * top->seconds;

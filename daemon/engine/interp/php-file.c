@@ -6,8 +6,9 @@
  * interface for Zend extensions, which differs between minor versions. A build with thread
  * safety has globals for each thread, at an exported offset from a thread-local pointer. The place
  * of this pointer is read from the code of an exported function that returns it.
- * Invariants: (1) a build is not used if its globals are smaller than those of its version; a debug
- *                 build is used only with exactly that size, and without thread safety
+ * Invariants: (1) a build without thread safety is not used if its globals are smaller than those
+ *                 of its version; a debug build is used only with exactly that size, and without
+ *                 thread safety
  *                 [test-zend: files, threads]
  *             (2) a build whose code is not as expected is not used  [test-zend: threads]
  * Pure functions of the file.
@@ -22,8 +23,8 @@
 #define POINTER_CODE_MOST 24u /* maximum bytes of a function that only returns a number */
 #define POINTER_MOST INT64_C(0x40000000) /* maximum bytes of thread-local variables */
 
-/* Returns the minor version; 0 if it is not known. There is no layout for 8.0. `ret_mode`: the text
- * after the date, such as ",TS". */
+/* Returns the minor version; 0 if it is not known (8.0 has no layout, so 0 can mean this).
+ * `ret_mode`: the text after the date, such as ",TS". */
 static unsigned find_minor(const struct interp_elf *elf, char ret_mode[MODE_BYTES])
 {
 	static const struct {
@@ -42,7 +43,7 @@ static unsigned find_minor(const struct interp_elf *elf, char ret_mode[MODE_BYTE
 	return 0;
 }
 
-/* Finds the place of a thread's pointer. Returns false if the code is different. */
+/* Finds the place of a thread's pointer. Returns false if the code is not as expected. */
 static bool find_pointer(const struct interp_elf *elf, struct interp_runtime *runtime)
 {
 	static const uint8_t constant[] = { 0x48, 0xc7, 0xc0 }, /* mov $OFFSET,%rax */

@@ -11,7 +11,8 @@
  * that image are addresses.
  * Invariants: (1) a key has one image for the whole session  [test-engine-tasks: images]
  *             (2) a replaced file is another image                     [test-engine-tasks: images]
- *             (3) a process by which a file could not be opened does not request it again
+ *             (3) if a file could not be opened through a process, it is not requested through
+ *                 that process again, until MAX_FAILED processes have failed
  *                 [test-engine-unwind: failed_requests]
  * Runs on the drain thread only.
  */
@@ -23,7 +24,7 @@
 #include <string.h>
 
 #define MAX_REFUSED 4   /* after this many refused processes, the file is not requested again */
-#define MAX_FAILED 1024 /* pids that are kept for each file */
+#define MAX_FAILED 1024 /* maximum number of pids that are kept for each file */
 #define MANY_ENDED 100  /* after this many ended processes, stacks do not wait for the file */
 
 static const char deleted[] = " (deleted)";

@@ -32,7 +32,8 @@ void interpreted_code_done(struct interpreted_code *code);
  * image of the interpreter's file; NULL: unknown. */
 struct image *interpreted_code_program(struct interpreted_code *code, const struct image *file,
 				       enum interp_family family, unsigned minor);
-/* Called when the broker has described a file. */
+/* Called when the broker has described a file. Copies the description to the image of the
+ * functions, if `file` is the file of an interpreter. */
 void interpreted_code_opened(struct interpreted_code *code, const struct image *file);
 /* Writes the name and the line of a place whose frame is new. */
 void interpreted_code_write(struct interpreted_code *code, const struct row *program,

@@ -206,7 +206,7 @@ static struct message_loss to_message(const struct loss *loss)
 
 size_t loss_export(const struct loss_table *table, struct message_loss *losses)
 {
-	/* If there are more losses than rows, merge the losses of equal cause. */
+	/* If there are more losses than fit into a message, merge the losses of equal cause. */
 	bool by_cause = g_hash_table_size(table->total) > MESSAGE_MAX_LOSS;
 	g_autoptr(GHashTable) merged = g_hash_table_new_full(hash_loss, same_loss, NULL, g_free);
 	g_autoptr(GPtrArray) rows = NULL;

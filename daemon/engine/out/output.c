@@ -25,7 +25,7 @@
 /* Rows of one group of a chunk. Larger blocks leave the cache before the writer reads them, which
  * made recording allocations 5 to 10 % slower. */
 #define BLOCK_ROWS 16384u
-#define BLOCK_BYTES (7u << 20) /* maximum, so that the writer keeps blocks for reuse */
+#define BLOCK_BYTES (7u << 20) /* less than the size up to which the writer keeps blocks */
 #define EPOCH_NS (30 * G_GUINT64_CONSTANT(1000000000))
 
 /* A table precedes the tables that refer to it. */
@@ -270,7 +270,8 @@ static void write_queued(struct output *output)
 	g_ptr_array_set_size(output->queued, 0);
 }
 
-/* Passes a table's block to the writer. If the queue is full, drops the rows, keeps the block. */
+/* Passes a table's block to the writer. If the queue is full, drops the rows, and keeps the block
+ * for later rows. */
 static void close_block(struct output *output, enum prof_table table)
 {
 	struct prof_block *block = steal_ptr(&output->blocks[table]);

@@ -26,8 +26,8 @@ enum channel_result { CHANNEL_MESSAGE, CHANNEL_EMPTY, CHANNEL_CLOSED };
 
 void channel_init(struct channel *channel, int fd);
 void channel_done(struct channel *channel);
-/* Receives a message without blocking. The caller owns its descriptors. channel_message_done()
- * closes those that the caller did not take, that is, did not set to -1. */
+/* Receives a message without blocking. The caller owns the message's descriptors.
+ * channel_message_done() closes those that the caller did not set to -1. */
 enum channel_result channel_receive(struct channel *channel, struct channel_message *ret_message);
 void channel_message_done(struct channel_message *message);
 /* A message that the socket does not accept waits for channel_flush(). If too many messages wait,
@@ -35,7 +35,7 @@ void channel_message_done(struct channel_message *message);
 void channel_send(struct channel *channel, enum message_type type, const void *body, size_t length,
 		  const void *more, size_t more_length);
 void channel_warn(struct channel *channel, const char *code, const char *text);
-/* Returns whether the socket has accepted all messages. */
+/* Sends the waiting messages without blocking. Returns whether the socket has accepted all. */
 bool channel_flush(struct channel *channel);
 /* Sends the waiting messages; each wait for room in the socket takes at most timeout_ms. Then reads
  * all messages, because closing a socket with unread data discards the data sent last. */

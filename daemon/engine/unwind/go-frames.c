@@ -2,10 +2,10 @@
 /*
  * Go frames - makes .debug_frame from .gopclntab
  *
- * Writes one CIE and one FDE per function, in DWARF 3. A Go function only moves the stack pointer.
- * Its return address is on the stack, above the frame (x86-64); or at sp once there is a frame, and
- * in lr before that (aarch64, riscv64, ppc64le). Go's linker writes the same (writeframes() in
- * cmd/link/internal/ld/dwarf.go).
+ * Writes one CIE, and an FDE for each function, in DWARF 3. A Go function only moves the stack
+ * pointer. Its return address is on the stack, above the frame (x86-64); or at sp once there is a
+ * frame, and in lr before that (aarch64, riscv64, ppc64le). Go's linker writes the same
+ * (writeframes() in cmd/link/internal/ld/dwarf.go).
  */
 #include "daemon/engine/unwind/go-frames.h"
 
