@@ -16,8 +16,8 @@
 #define V8_VERSIONS 160u /* above all known versions */
 
 /* Offsets in the structures of one version of V8, in bytes from the start of an object; in a frame,
- * downwards from the frame pointer. Pointers to objects have the lowest bit set; small
- * integers have their value in the upper half. */
+ * downward from the frame pointer. Pointers to objects have the lowest bit set; small integers have
+ * their value in the upper half. */
 struct interp_v8 {
 	__u16 version; /* V8_VERSION() */
 	/* Fields of the isolate: the address of the innermost frame that called C++, either through

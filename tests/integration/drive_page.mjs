@@ -24,7 +24,7 @@ async function drive(context, page, steps) {
 	tab.on('pageerror', (error) => errors.push(String(error.stack || error)));
 	tab.on('request', (request) => requests.push(request.url()));
 
-	// Not waitForFunction, because that would compile playwright's whole script in each page.
+	// Does not use waitForFunction, which would compile playwright's whole script in each page.
 	const ready = () =>
 		tab.evaluate(
 			() =>

@@ -144,7 +144,7 @@ static void check_share(double percent, bool fine, const char *want)
 	CHECK_STR(text, want);
 }
 
-/* Only nothing is 0 %, and only the whole is 100 %. */
+/* Only nothing is 0 %, and only the whole is 100 %, apart from rounding errors of doubles. */
 static void test_shares(void)
 {
 	check_share(0, true, "0.0");
@@ -185,8 +185,9 @@ static void check_bound(int64_t ns, bool up, const char *want)
 	CHECK_STR(text, want);
 }
 
-/* A range between two bounds contains the times from which the bounds were made. The end of a range
- * is not part of it, so an upper bound is always greater than its time. */
+/* A range between two bounds contains the times from which the bounds were made, except for
+ * negative times and INT64_MAX. The end of a range is not part of the range, so an upper bound is
+ * greater than its time. */
 static void test_bounds(void)
 {
 	check_bound(463721004, false, "0.463");

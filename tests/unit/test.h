@@ -100,7 +100,8 @@ static inline void test_run(const char *name, void (*function)(void))
 }
 #define RUN(function) test_run(#function, function)
 
-/* Runs the function in a child process. Returns its result, or -1 if it was killed. */
+/* Runs the function in a child process. Returns the function's result, or -1 if the child was
+ * killed. */
 static inline int test_in_child(int (*function)(void))
 {
 	pid_t child = fork();

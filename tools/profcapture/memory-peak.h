@@ -17,8 +17,8 @@ struct memory_peak {
 	bool has_begun;
 };
 
-/* Records the current state if it is a new peak, and returns whether it is. Of several equal peaks,
- * the first counts. */
+/* Records the current state if it is a new peak, and returns whether it is. The first of several
+ * equal peaks counts. */
 static inline bool memory_peak_note(struct memory_peak *peak, int64_t time_ns)
 {
 	if (peak->has_begun && peak->bytes <= peak->most_bytes)
@@ -39,7 +39,8 @@ struct memory_parts {
 
 void memory_parts_init(struct memory_parts *parts);
 void memory_parts_done(struct memory_parts *parts);
-/* `wants_most`: also notes the change, for memory_parts_note(). */
+/* Adds to the current part. `wants_most`: also adds the index to `changed`, for
+ * memory_parts_note(). */
 void memory_parts_add(struct memory_parts *parts, uint32_t index, double bytes, double blocks,
 		      bool wants_most);
 /* Copies the current parts to `most`. */
