@@ -6,8 +6,8 @@
  * kernel.
  *
  * Folding a tree from the roots down:
- *   - a library frame joins the library frame above it, so that only the outermost of consecutive
- *     library frames remains. Library functions with much self weight keep their nodes.
+ *   - a library frame joins the library frame that called it, so that only the outermost of
+ *     consecutive library frames remains. Library functions with much self weight keep their nodes.
  *   - consecutive kernel frames become their system call or, without one, the outermost frame that
  *     is not common entry code. The total of a joined node is the sum of the calls into it.
  * Folding a tree from the hit functions up to their callers: each hit function keeps only its

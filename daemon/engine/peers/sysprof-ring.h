@@ -12,7 +12,8 @@
 
 #define SYSPROF_RING_MAX_BYTES (64u << 20)
 
-/* The memory shared with a thread, in the format of sysprof's library. */
+/* A ring and the engine's state of it. `shared`: the memory shared with a thread, in the format of
+ * sysprof's library. */
 struct sysprof_ring {
 	uint8_t *shared;
 	uint32_t size; /* size of the body, which follows the header's page */
