@@ -339,8 +339,8 @@ static_assert(sizeof(struct ring_calls) == 16, "calls");
 /* A function that CPython executes. Its texts follow: the name and the file, as in a str object,
  * and the table of lines. */
 struct ring_code {
-	uint32_t id;      /* ids of RING_CODE and of RING_CALLS are from the same sequence */
-	uint32_t n_bytes; /* number of bytes that follow: the name, the file, then the lines */
+	uint32_t id;          /* ids of RING_CODE and of RING_CALLS are from the same sequence */
+	uint32_t n_bytes;     /* number of bytes that follow: the name, the file, then the lines */
 	uint64_t interpreter; /* an address in the code of the interpreter */
 	uint32_t first_line;
 	uint16_t minor; /* MINOR of version 3.MINOR; 32 is added for a free-threaded build */

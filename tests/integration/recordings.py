@@ -180,5 +180,12 @@ def recorded(profctl, *arguments, **options):
     return json.loads(done.stdout.splitlines()[-1])["data"]
 
 
+def recorded_without_loss(profctl, *arguments, **options):
+    """Like recorded(), but repeats a recording that has lost records."""
+    data = without_loss(lambda: recorded(profctl, "--force", *arguments, **options), lambda data: data["lost"])
+    assert data["lost"] == 0, data["loss"]
+    return data
+
+
 def info(profcapture, capture):
     return profcapture.json("info", capture)["capture"]

@@ -15,7 +15,7 @@ import pytest
 import schema
 from buses import NOBODY, rules
 from captures import rows
-from recordings import recorded, without_loss
+from recordings import recorded, recorded_without_loss
 
 OWN = rules(allow={"record-own": ["nobody"]})
 
@@ -114,8 +114,7 @@ def as_nobody(profctl, everybody, require):
         pytest.skip("the build tree cannot be read by others")
 
     def record(*arguments, **options):
-        return without_loss(lambda: recorded(profctl, "--force", *arguments, user=NOBODY, group=NOBODY, extra_groups=[], cwd=everybody,
-                                             **options), lambda data: data["lost"])
+        return recorded_without_loss(profctl, *arguments, user=NOBODY, group=NOBODY, extra_groups=[], cwd=everybody, **options)
 
     return record
 
@@ -192,8 +191,8 @@ def metadata(profcapture, capture):
 def test_family(profctl, profcapture, capture, compile_c):
     """Each started process has a row and all of its allocations, however it was started."""
     program = compile_c("family", FAMILY)
-    data = recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", program, 500, 2, check=7)
-    assert data["command"]["exit"] == 7 and data["lost"] == 0 and data["samples"] == 0
+    data = recorded_without_loss(profctl, "--memory", "-F", 0, "-o", capture, "--", program, 500, 2, check=7)
+    assert data["command"]["exit"] == 7 and data["samples"] == 0
     assert data["memory"] == {"excluded": reasons()}
     assert data["next"][0] == f"profcapture memory {capture}"
     allocs = check_ends(profcapture, capture)
@@ -209,12 +208,12 @@ def test_family(profctl, profcapture, capture, compile_c):
 @pytest.mark.parametrize("policy", ["private", "nobody"])
 def test_sqlite(profctl, profcapture, everybody, request, require, policy):
     require("sqlite3")
-    record = request.getfixturevalue("as_nobody") if policy == "nobody" else lambda *a, **o: recorded(profctl, *a, **o)
+    record = request.getfixturevalue("as_nobody") if policy == "nobody" else lambda *a, **o: recorded_without_loss(profctl, *a, **o)
     script = "create table t(a, b); with recursive n(i) as (select 1 union all select i + 1 from n where i < 3000)" \
              " insert into t select i, printf('%d', i) from n; select count(*) from t group by b % 10;"
     capture = everybody / "a.cap"
     data = record("--memory", "-o", capture, "--", "sqlite3", ":memory:", script)
-    assert data["lost"] == 0 and data["transport"] == "private"
+    assert data["transport"] == "private"
     allocs, = check_ends(profcapture, capture).values()
     # a low limit, because newer versions of sqlite3 have their own heap
     assert len(allocs) > 300 and sum(row["stack"] != 0 for row in allocs) > len(allocs) * 0.99
@@ -240,8 +239,7 @@ def test_python(profctl, profcapture, capture):
 def test_gcc(profctl, profcapture, tmp_path, capture):
     """gcc and its children are recorded, each with its parent."""
     (tmp_path / "a.c").write_text("#include <stdio.h>\nint main(void) { return printf(\"x\") != 1; }\n")
-    data = recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", "gcc", "-O1", "-o", tmp_path / "a", tmp_path / "a.c")
-    assert data["lost"] == 0
+    data = recorded_without_loss(profctl, "--memory", "-F", 0, "-o", capture, "--", "gcc", "-O1", "-o", tmp_path / "a", tmp_path / "a.c")
     allocs, processes = check_ends(profcapture, capture), by_process(profcapture, capture)
     names = {name_of(processes[process]) for process in allocs}
     assert {"cc1", "collect2"} <= names and len(allocs) >= 5
@@ -331,9 +329,9 @@ def test_deep_binding(profctl, profcapture, capture, compile_c):
     """Blocks that a module gets from libc directly are freed as usual, and counted as frees of
     unknown blocks."""
     command = [compile_c("binds", BINDS), compile_c("deep.so", DEEP, "-shared", "-fPIC")]
-    data = recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", *command)
+    recorded_without_loss(profctl, "--memory", "-F", 0, "-o", capture, "--", *command)
     summary = profcapture.json("memory", capture)["data"]["summary"]
-    assert (summary["foreign_frees"], summary["lost"], data["lost"]) == (100, 0, 0)
+    assert (summary["foreign_frees"], summary["lost"]) == (100, 0)
     assert not any(row["size"] == 1009 for row in rows(profcapture, capture, "alloc"))
     output = profcapture.json("memory", "--leaks", capture)
     schema.check(profcapture, "memory", output)
@@ -605,9 +603,9 @@ def test_service(bus, profctl, profcapture, everybody, compile_c, static):
         if path.stat().st_uid == os.getuid() and str(path) != "/":
             path.chmod(path.stat().st_mode | 0o555 if path.is_file() else path.stat().st_mode | 0o111)
     capture = everybody / "a.cap"
-    data = recorded(profctl, "--memory", "--bus", "system", "-o", capture, "--", "sh", "-c", f"{program} 500 1; {static} 500",
-                    env={"DBUS_SYSTEM_BUS_ADDRESS": bus.address}, user=NOBODY, group=NOBODY, extra_groups=[], cwd=everybody)
-    assert data["transport"] == "system" and data["lost"] == 0
+    data = recorded_without_loss(profctl, "--memory", "--bus", "system", "-o", capture, "--", "sh", "-c", f"{program} 500 1; {static} 500",
+                                 env={"DBUS_SYSTEM_BUS_ADDRESS": bus.address}, user=NOBODY, group=NOBODY, extra_groups=[], cwd=everybody)
+    assert data["transport"] == "system"
     assert data["memory"]["excluded"] == reasons(static=1)
     allocs = check_ends(profcapture, capture)
     assert sum(1000 <= row["size"] <= 1006 for found in allocs.values() for row in found) == 3 * 500

@@ -10,7 +10,7 @@ import pytest
 import schema
 
 from captures import check_cut, make, rows
-from recordings import recorded, without_loss
+from recordings import recorded, recorded_without_loss
 from test_terminal import shown
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
@@ -45,10 +45,9 @@ def counted(tmp_path_factory):
 @pytest.fixture
 def whole(profctl, counted):
     """The capture, recorded once for all tests."""
-    command = ["--force", "-e", ",".join([WRITE, WRITTEN, SLEEP, SLEPT, EXEC]), "-o", counted, "--", sys.executable, "-S", "-c", PROGRAM]
+    command = ["-e", ",".join([WRITE, WRITTEN, SLEEP, SLEPT, EXEC]), "-o", counted, "--", sys.executable, "-S", "-c", PROGRAM]
     if not counted.exists():
-        data = without_loss(lambda: recorded(profctl, *command), lambda data: data["lost"])
-        assert data["lost"] == 0, data["loss"]
+        recorded_without_loss(profctl, *command)
     return counted
 
 

@@ -14,7 +14,7 @@ static void test_checkpoint(void)
 		add_malloc(fixture.producer, &fixture, i, i * 16, i);
 	for (uint64_t i = 1; i <= 8; i++)
 		add_free(fixture.producer, &fixture, 20 + i, i * 16);
-	/* between 30 and 80, block 9 has ended, and the block that replaces it does not exist yet */
+	/* between 30 and 80, block 9 has ended, and the block that replaces it is not there yet */
 	add_realloc(fixture.second, &fixture, 30,
 		    (struct ring_realloc){
 			    .prior = 9 * 16, .address = 16, .size = 100, .duration_ns = 50 });

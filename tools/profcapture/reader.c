@@ -61,11 +61,11 @@ const struct cli_option reader_thread_options[] = {
 
 const struct cli_option reader_output_options[] = {
 	{ "limit", 0, CLI_UINT, offsetof(struct reader, limit), "N",
-	  N_("Show at most N rows (0: all; default: the first few in text, all elsewhere)") },
+	  N_("Show at most N rows (0: all). By default, trees and most texts are cut") },
 	{ "format", 0, CLI_CHOICE, offsetof(struct reader, format), N_("FORMAT"), NULL,
 	  reader_formats },
 	{ "json", 0, CLI_FLAG, offsetof(struct reader, json), NULL,
-	  N_("Output format (default: text)") },
+	  N_("Output format (default: text; some verbs have no ndjson or csv)") },
 	{ "color", 0, CLI_CHOICE, offsetof(struct reader, color), N_("WHEN"),
 	  N_("Use colors (default: auto)"), cli_color_choices },
 	{ NULL },

@@ -25,7 +25,7 @@ static const struct cli_option options[] = {
 	{ "tree", 0, CLI_FLAG, offsetof(struct report, tree), NULL,
 	  N_("Show the call tree, callers first") },
 	{ "inverted", 0, CLI_FLAG, offsetof(struct report, profile.inverted), NULL,
-	  N_("Show the call tree, hottest functions first") },
+	  N_("Show the call tree from the bottom: hottest functions first, then their callers") },
 	{ "no-inline", 0, CLI_FLAG, offsetof(struct report, not_inlined), NULL,
 	  N_("Attribute inlined functions to their callers") },
 	{ "inline", 0, CLI_FLAG, offsetof(struct report, inlined), NULL,

@@ -53,7 +53,7 @@ const struct cli_option record_stack_options[] = {
 
 static const struct cli_option python_options[] = {
 	{ "python-perf", 0, CLI_FLAG, FIELD(python_perf), NULL,
-	  N_("Set PYTHONPERFSUPPORT=1, so that Python 3.12 and later names its functions itself, for versions that profctl cannot read. The program runs more slowly") },
+	  N_("Set PYTHONPERFSUPPORT=1: Python 3.12 and later names its functions itself, but runs more slowly. Use it if the names are missing otherwise") },
 	{ NULL },
 };
 
@@ -61,12 +61,12 @@ static const char *const off_cpu_times[] = { "1ms", NULL };
 
 static const struct cli_option wait_options[] = {
 	{ "off-cpu", 0, CLI_OPTIONAL, FIELD(off_cpu), "[=TIME]",
-	  N_("Record where threads wait (default for COMMAND and --pid without --control, until threads wait more than 3000 times a second). If the kernel gives no stack for a wait longer than TIME (default: 1ms), profd reads it from the waiting thread"),
+	  N_("Record where threads wait (default for COMMAND and --pid without --control, but then without stacks if the machine's threads wait more than 3000 times a second). If the kernel gives no stack for a wait longer than TIME (default: 1ms), profd reads it from the waiting thread"),
 	  off_cpu_times },
 	{ "no-off-cpu", 0, CLI_FLAG, FIELD(no_off_cpu), NULL,
 	  N_("Do not record where threads wait") },
 	{ "wakers", 0, CLI_FLAG, FIELD(wakers), NULL,
-	  N_("Record which thread wakes a waiting thread, such as the one that releases a lock (needs root)") },
+	  N_("Record which thread wakes a waiting thread, such as the one that releases a lock (needs root or the profd service)") },
 	{ NULL },
 };
 
@@ -101,7 +101,7 @@ static const struct cli_option when_options[] = {
 
 static const struct cli_option mark_options[] = {
 	{ "policy", 0, CLI_CHOICE, FIELD(policy), N_("WHAT"),
-	  N_("If marks arrive too fast, make the program wait briefly (lossless) or drop marks"),
+	  N_("If marks or allocations arrive too fast, drop them or make the program wait briefly (lossless). Default: drop marks, wait for allocations"),
 	  policies },
 	{ "no-sysprof", 0, CLI_FLAG, FIELD(no_sysprof), NULL,
 	  N_("Ignore marks that programs send through sysprof's protocol") },
