@@ -7,6 +7,7 @@ import re
 import signal
 import struct
 import subprocess
+import time
 from collections import Counter, namedtuple
 from pathlib import Path
 
@@ -124,7 +125,8 @@ class Steady:
             if row["stream"].startswith("collector"):
                 lost[row["cause"]] += row["count"]
         late = lost.pop("late", 0)
-        assert len(rows(profcapture, capture, "mark")) == self.recorded, late
+        found = len(rows(profcapture, capture, "mark"))
+        assert found == self.recorded, (late, lost, self.begun, self.unknown, rows(profcapture, capture, "loss"))
         # a process that did not register in time counts as one loss, if it is still alive when
         # profd detects this
         assert 0 <= sum(lost.values()) - (self.begun - self.recorded - self.unknown) <= self.unknown // 100
@@ -172,6 +174,7 @@ def test_engine_stopped(steady, profcapture, capture, policy):
     stopped.append(program.do("c"))
     realtime += program.do("ro") if os.geteuid() == 0 else []
     stopped.append(program.do("t"))
+    time.sleep(2.5)  # longer than ended threads are kept after their records
     os.kill(program.engine, signal.SIGCONT)
     program.fork()
     program.end()

@@ -157,7 +157,7 @@ static inline void tasks_need(struct tasks *tasks, struct thread *thread)
 	output_need(tasks->output, &thread->row);
 	output_need(tasks->output, &thread->process->row);
 }
-/* Drops threads that exited long ago. */
+/* Drops threads that exited two seconds before now_ns. No later row may need their tids. */
 void tasks_sweep(struct tasks *tasks, uint64_t now_ns);
 /* Called after a scan. Drops targets without a process: they have ended, and their pids may be
  * reused. */

@@ -359,12 +359,17 @@ static void close_blocks(struct session *session, uint64_t now_ns)
 
 static void check(struct session *session, uint64_t now_ns)
 {
+	const struct collectors *collectors = &session->collectors;
+
 	proc_queries_allow(&session->queries);
 	session_check_cpus(session, now_ns);
 	if (session->config.by_task && !session->sampling.is_repeated &&
 	    !sampling_repeat(&session->sampling, &session->failure))
 		session_fail(session);
-	tasks_sweep(&session->tasks, session->merge.last_ns);
+	/* The collectors' records name threads by tid, and may be far behind perf's. */
+	tasks_sweep(&session->tasks,
+		    MIN_OF(session->merge.last_ns,
+			   MAX_OF(collectors->reached_ns, collectors->emitted_ns)));
 	if (session->kallsyms_fd >= 0)
 		kernel_write_symbols_soon(&session->kernel, session->kallsyms_fd, &session->output,
 					  session->is_read_live, now_ns);
