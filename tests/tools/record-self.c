@@ -9,7 +9,8 @@
  *     open=FILE begin=NAME end=NAME close     calls the recorder; an empty NAME is passed as NULL
  *     inside=MS outside=MS                    spends CPU time in a function of that name
  *     blocks=N                                N blocks of 1 ms with outside() between them; prints
- *                                             the blocks' CPU time
+ *                                             the blocks' CPU time, and the nanoseconds that each
+ *                                             call of begin took
  *     short=N                                 N empty blocks
  *     sleep=MS
  *     threads=N                               N threads at once, with blocks of the same name
@@ -143,14 +144,19 @@ static void take_blocks(const char *value)
 	double used_ns = 0;
 	int failed = 0;
 
+	printf("begin");
 	for (int i = atoi(value); i > 0; i--) {
+		uint64_t start_ns = prof_clock_ns();
+
 		failed += prof_recorder_begin("short") != 0;
+		printf(" %lu", (unsigned long)(prof_clock_ns() - start_ns));
 		used_ns -= cpu_ns();
 		inside("1");
 		used_ns += cpu_ns();
 		failed += prof_recorder_end("short") != 0;
 		outside("0.2");
 	}
+	printf("\n");
 	say("blocks", failed);
 	printf("cpu %.0f\n", used_ns);
 }
