@@ -15,8 +15,8 @@ from test_terminal import shown
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
-# Writes 300 times 7 bytes and 200 times 9 bytes to descriptor 77, which nothing else uses, and
-# sleeps 20 times for 5 ms.
+# Writes 7 bytes 300 times, and 9 bytes 200 times, to descriptor 77, which nothing else uses; and
+# sleeps for 5 ms 20 times.
 PROGRAM = """
 import os, time
 os.dup2(os.open("/dev/null", os.O_WRONLY), 77)

@@ -231,7 +231,7 @@ static _Noreturn void write_endlessly(int from, int to)
 	_exit(1);
 }
 
-/* A reader that copies a pipe leaves half of the free space on the disk. */
+/* A reader that copies a pipe uses at most half of the free space on the disk. */
 static void test_endless_capture(void)
 {
 	int disk = small_disk(), file = memfd_create("capture", MFD_CLOEXEC), ends[2];

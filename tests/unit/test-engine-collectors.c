@@ -68,8 +68,8 @@ static void test_policy(void)
 	fixture_done(&fixture);
 }
 
-/* A process that is not a target gets no arena. For an unknown process, this is decided only when
- * the side band would have reported it. */
+/* A process that is not a target gets no arena. An unknown process is refused only after the side
+ * band has been read past the time at which the process connected. */
 static void test_stranger(void)
 {
 	struct fixture fixture;

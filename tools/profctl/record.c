@@ -367,7 +367,7 @@ static bool add_names(struct recording *recording, struct record_samples *ret_sa
 	return named;
 }
 
-/* Sets an error if the recording is bad but nothing has failed so far. */
+/* Sets an error if the recording is unusable or incomplete, but nothing has failed so far. */
 static void judge(struct recording *recording, const struct record_result *result)
 {
 	const struct record_options *options = &recording->options;

@@ -376,7 +376,7 @@ static const Elf_Data *get_table(const struct debug_split *split, const char *na
 	return NULL;
 }
 
-/* Returns a part of a table, empty if it is missing. */
+/* Returns a part of a table; empty if the part is missing or too large. */
 static struct elf_section slice(const char *name, const Elf_Data *table, uint64_t start,
 				uint64_t end)
 {

@@ -61,5 +61,6 @@ void symbols_dwarf_read(struct symbols_query *query);
 /* Returns the call frame information of the image; never NULL. Reads it on first use. */
 struct elf_frames *symbols_query_frames(struct symbols_query *query);
 
-/* Returns a memfd with a copy of this process's own vdso, or -1 if the process has no vdso. */
+/* Returns a memfd with a copy of this process's own vdso, or -1 if the process has no vdso
+ * or the copy fails. */
 int symbols_vdso_open(void);
