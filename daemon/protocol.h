@@ -184,8 +184,8 @@ struct message_config {
 	/* number of bytes after this struct, which become metadata rows: struct message_metadata,
 	 * key, value, … */
 	uint32_t metadata_bytes;
-	/* 1: events are per task, and sent with EVENTS; the events sent with CPU only have the
-	 * rings */
+	/* 1: events are per task, and sent with EVENTS; the events sent with CPU serve only to own
+	 * the rings */
 	uint32_t by_task;
 	uint32_t policy;  /* enum engine_policy */
 	uint32_t session; /* number of the session, for processes that register */

@@ -22,7 +22,7 @@ struct prof_block {
 	size_t rows;
 	size_t capacity; /* in rows */
 	size_t max_rows;
-	size_t row_bytes;  /* memory of a row without list items and bytes */
+	size_t row_bytes;  /* memory of a row without items of LIST and BYTES columns */
 	size_t item_bytes; /* memory of all list items and bytes */
 	uint32_t epoch;
 	bool is_numbers;   /* all columns are scalars */

@@ -3,11 +3,11 @@
  * Perf - opens the kernel's events, for the engine to read
  *
  * Each CPU has a side-band event (mappings, names, forks, switches …) with its own ring, so that
- * samples cannot displace its records, and the sampling events, which share a second ring, except
- * those that copy the stacks of waits, which may have a third. All events are CPU-wide, and the
- * engine keeps the targets' records. With per-task events (perf-tasks.c), only dummy events are
- * opened here, one for each ring, which monitor this process, deliver nothing and own the rings.
- * They live as long as this process, whatever the targets do.
+ * samples cannot displace its records. The sampling events share a second ring; those that copy
+ * the stacks of waits may have a third. All events are CPU-wide, and the engine keeps the
+ * targets' records. With per-task events (perf-tasks.c), only dummy events are opened here, one
+ * for each ring, which monitor this process, deliver nothing and own the rings. They live as
+ * long as this process, whatever the targets do.
  * Making the sample rings takes longest, because their pages are cleared. So the side band is
  * opened first. As root, without per-task events, the side band's ring stays mapped, and the side
  * band is enabled at once, so that /proc can be read meanwhile.

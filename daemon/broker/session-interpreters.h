@@ -2,8 +2,8 @@
 /*
  * Session-interpreters - reads the functions of interpreted programs during a session
  *
- * Loads the programs of a family (interpreters.h) when the engine reports that a process needs
- * them, gives them the processes that the session may read, and reports to the engine which
+ * Loads the BPF programs of a family (interpreters.h) when the engine reports that a process needs
+ * them, tells them which processes the session may read, and reports to the engine which
  * interpreters cannot be read.
  */
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause-Patent
-// The lengths of marks, and the longest ones over time.
+// The lengths of marks, and the longest marks over time.
 
 import { column, el, note, nothing, split, virtualTable } from './dom.js';
 import { count, duration, shellWord } from './format.js';

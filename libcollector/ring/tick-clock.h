@@ -21,9 +21,9 @@ void tick_clock_free(struct tick_clock *clock);
  * future, returns a time at most 1 ms after now. */
 uint64_t tick_clock_ns(struct tick_clock *clock, uint64_t ticks);
 
-/* Like tick_clock_new(), but reads ticks and clock with `read`: for tests. */
 struct tick_reading {
 	uint64_t ticks, ns;
 };
 typedef struct tick_reading tick_clock_read(void *data);
+/* Like tick_clock_new(), but reads ticks and clock with `read`: for tests. */
 struct tick_clock *tick_clock_new_of(tick_clock_read *read, void *data);

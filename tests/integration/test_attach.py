@@ -439,7 +439,8 @@ def test_recorded_already(start, record, profcapture, capture, tmp_path):
 
 
 def test_filtered(start, profctl, capture):
-    """A process with a seccomp filter is refused, because the filter could kill it for joining."""
+    """A process with a seccomp filter is refused, because the filter could kill it for the
+    system calls that recording needs."""
     target = start()
     target("s")
     said = profctl("record", "--bus", "private", "--memory", "-F", 0, "-o", capture, "--pid", target.pid, check=1).stderr

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Only names of sampled addresses are kept. An entry of a perf map has no time: it is valid from the
- * segment's start, and an entry that later entries cover is dropped, as in perf. Code that was
- * loaded before the segment is valid from the segment's start. In a dump, a record of source lines
- * precedes its load and states where each source line begins. Source lines in a capture have no
- * time, so an address that more than one load held gets no line. V8 adds the size of an ELF header
- * to the addresses of lines, because 'perf inject' puts code after such a header. A dump in which no
- * function has a line in its first ELF_HEADER_BYTES is assumed to be V8's. V8 of node 20 frees the
- * name of a script file before writing it, so the file of each line is garbage, with a NUL anywhere.
- * But all entries of a record have the same size, and the function's name contains the file's name,
- * so the lines can be recovered: see repair().
+ * Only names of sampled addresses are kept. An entry of a perf map has no time: it is valid from
+ * the segment's start, and an entry that later entries cover is dropped, as in perf. Code that
+ * was loaded before the segment is valid from the segment's start. In a dump, a record of source
+ * lines precedes its load and states where each source line begins. Source lines in a capture
+ * have no time, so an address that more than one load held gets no line. V8 adds the size of an
+ * ELF header to the addresses of lines, because 'perf inject' puts code after such a header. A
+ * dump in which no function has a line in its first ELF_HEADER_BYTES is assumed to be V8's. V8
+ * of node 20 frees the name of a script file before writing it, so the file of each line is
+ * garbage, with a NUL anywhere. But all entries of a record have the same size, and the
+ * function's name contains the file's name, so the lines can be recovered: see repair().
  * Invariants: (1) rows are sorted by time; those with the same time keep the order of the file
  *                 [test-jit-names: map, dump]
  *             (2) a name is valid UTF-8 without control characters  [test-jit-names: hostile]

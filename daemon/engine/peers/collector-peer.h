@@ -28,8 +28,9 @@ struct peer_queue {
 	struct peer_chunk *chunks, *last;
 	size_t at;            /* offset of the oldest record in the first chunk */
 	size_t slots, blocks; /* how far prefetch() (collectors-merge.c) has read the first chunk */
-	uint64_t n_put, n_skipped; /* total bytes of queued and of skipped records */
-	struct peer_span *spans;   /* producers of the queued records; the oldest is at `first` */
+	/* bytes that were ever queued, and bytes of them that have left the queue */
+	uint64_t n_put, n_skipped;
+	struct peer_span *spans; /* producers of the queued records; the oldest is at `first` */
 	uint32_t first, n_spans, span_room;
 };
 

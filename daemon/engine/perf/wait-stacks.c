@@ -30,9 +30,9 @@
 #define N_STRATA 16384u /* a power of two */
 #define N_NATIVES 256u
 
-/* Returns where the stack pointer is in its page. This identifies the place in threads whose stacks
- * are mapped alike. No stack pointer has this value, because nothing is mapped at the first
- * page. */
+/* Returns the offset of the stack pointer in its page. Threads that make the same calls often have
+ * the same offset, because stacks begin at whole pages. The offset differs from every stack
+ * pointer, because nothing is mapped at the first page; so both can be keys of one table. */
 static uint64_t sp_in_page(const struct wait_code *code)
 {
 	return code->sp % 4096;
