@@ -134,8 +134,7 @@ static bool fit_distance(const uint64_t *values, size_t n, const uint64_t *first
 	return true;
 }
 
-/* Two numbers. Every x86_64 and aarch64 has 16-byte vectors; for other CPUs, compilers split them.
- * */
+/* Two numbers. Every x86_64 and aarch64 has 16-byte vectors; elsewhere, compilers split them. */
 typedef uint64_t pair __attribute__((vector_size(16)));
 
 static pair pair_bytes(const uint64_t *values, uint64_t base, unsigned int shift)

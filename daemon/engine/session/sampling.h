@@ -26,8 +26,7 @@ bool sampling_begin(struct sampling *sampling, GError **error);
 bool sampling_add_cpu(const struct sampling *sampling, struct cpu *cpu, GError **error);
 /* Enables or disables the events again, as they are now. With per-task events, call it a little
  * after each change: a child that was forked meanwhile may have inherited the earlier state (the
- * kernel reads the parent's state before it takes the lock: kernel/events/core.c, inherit_event).
- * */
+ * kernel reads the parent's state before taking the lock: kernel/events/core.c, inherit_event). */
 bool sampling_repeat(struct sampling *sampling, GError **error);
 bool sampling_set_paused(struct sampling *sampling, bool paused, GError **error);
 bool sampling_add_switch(struct sampling *sampling, struct channel_message *message,
