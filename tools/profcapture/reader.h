@@ -45,7 +45,8 @@ struct reader {
 	bool no_pager;
 	/* the verb reports damage itself: do not warn, and accept unreadable captures */
 	bool judges_damage;
-	bool writes_empty; /* if nothing is selected, only warn, because the file shows this */
+	/* if nothing is selected, only warn, because the exported file shows this */
+	bool writes_empty;
 	/* the verb reads a small part of the capture, so damage is known only after reading it */
 	bool finds_damage_late;
 	bool redacts; /* see capture_open() */
@@ -57,7 +58,7 @@ struct reader {
 	unsigned columns;       /* width of the terminal for text; 0 = no limit */
 	bool is_padded;         /* text is for a terminal, even if `columns` is set to 0 later */
 	bool timed;             /* the range is limited */
-	bool has_warned;        /* the options select nothing, and reader_open() said so */
+	bool has_warned;        /* a warning said that the options select nothing */
 	/* set by the verb's query, for reader_run() */
 	bool is_incomplete; /* rows of the verb's table may be missing */
 	int status; /* exit status of an answer, or of a query that fails without an error */
@@ -84,8 +85,9 @@ extern const struct cli_option reader_interpreter_options[]; /* --interpreter-fr
 extern const char *const reader_formats[];
 extern const char *const reader_metrics[];
 
-/* Opens the capture, resolves the range, and reads the capture once to find damage before anything
- * is printed. A verb calls capture_warn() before it prints; otherwise reader_done() calls it. */
+/* Opens the capture, resolves the range, and, unless finds_damage_late is set, reads the capture
+ * once to find damage before anything is printed. A verb calls capture_warn() before it prints;
+ * reader_done() calls it again for damage that was found later. */
 bool reader_open(struct reader *reader, const char *file, GError **error);
 void reader_done(struct reader *reader);
 #define CLEANUP_READER CLEANUP(reader_done)
@@ -114,9 +116,9 @@ bool reader_resolve_time(const struct reader *reader, const struct units_time *t
 			 int64_t otherwise, int64_t *ret_ns, GError **error);
 /* Returns whether an answer without rows is an error. In text it is an error, because it would look
  * like good news. Formats for programs get a valid answer and a warning, and so does text if the
- * capture lacks rows that may have matched. */
+ * capture lacks rows that may have matched, or if judges_damage or writes_empty is set. */
 bool reader_fails_empty(const struct reader *reader);
-/* Fails, or in formats for programs warns, if from_ns is after the end of the capture. */
+/* If from_ns is after the end of the capture, fails if reader_fails_empty(), else warns. */
 bool reader_check_start(struct reader *reader, int64_t from_ns, GError **error);
 /* Sets the error that a mark does not exist. Returns false. */
 bool reader_no_mark(const struct reader *reader, const char *name, GError **error);
@@ -141,22 +143,23 @@ void reader_style(const struct reader *reader, struct out *out, enum reader_styl
 /* Prints at most `most` losses of the capture as a warning (0: all). */
 #define READER_LOSSES 8 /* for verbs that report something other than losses */
 void reader_print_losses(const struct reader *reader, struct out *out, uint64_t most);
-/* Prints the share of missed ticks if the share exceeds READER_MIN_MISSED_PCT. A virtual machine
- * always misses some. */
+/* Prints the share of missed ticks if the share exceeds READER_MIN_MISSED_PCT. Smaller shares are
+ * normal in virtual machines. */
 #define READER_MIN_MISSED_PCT 1.0
 void reader_print_missed_ticks(const struct reader *reader, struct out *out);
 /* Returns whether the capture is finished, undamaged and without known losses. */
 bool reader_is_complete(const struct reader *reader);
 /* Prints that names were lost, if the answer needed a lost name. */
 void reader_print_lost_names(const struct reader *reader, struct out *out);
-/* Returns whether rows of this table, which programs record themselves, may be missing in the
- * reader's time range. Considers only damage that has been found: see capture_check(). */
+/* Returns whether rows of this table may be missing: because of damage anywhere in the capture that
+ * has been found (see capture_check()), or because of a loss in the reader's time range. Losses of
+ * kernel events are not considered. */
 bool reader_misses_rows(const struct reader *reader, const char *table);
 /* Stores in *ret_has whether the capture has, or may have lost, rows of this table, even outside of
  * the time range. */
 bool reader_has_rows(const struct reader *reader, unsigned table, bool *ret_has, GError **error);
-/* Returns how many lost records in the range may have been rows of these tables (NULL-terminated),
- * in one stream, or in all if `stream` is NULL. */
+/* Returns how many lost records in the range, at least, may have been rows of these tables
+ * (NULL-terminated), in one stream, or in all if `stream` is NULL. */
 uint64_t reader_lost_rows(const struct reader *reader, const char *const *tables,
 			  const char *stream);
 /* Returns how many of `all` rows --limit shows. */

@@ -8,8 +8,9 @@
  * also gets all metadata, except the memory settings of earlier segments. A loss that overlaps the
  * slice is kept with its full count, because its distribution over time is unknown. A switch row
  * that crosses an end of the slice is clamped. A thread that is not on a CPU at an end of the slice
- * gets a switch row of length 0 there. So the slice includes the time until the thread's next
- * switch, or since its last one.
+ * gets a switch row of length 0 there (at the later end, only if the source has later switch rows).
+ * So readers also find the off-CPU time from the start of the slice to the thread's next switch,
+ * and from its last switch to the end of the slice.
  */
 #include "config.h"
 
@@ -401,7 +402,8 @@ static bool metadata_stays(const struct rewrite *rewrite, const struct prof_batc
 	       memcmp(key->bytes + key->offsets[row], prefix, length) != 0;
 }
 
-/* Returns whether to keep a row. Must be called before the rows to which it refers are copied. */
+/* Returns whether to keep a row. Called before the dictionary rows that the row refers to are
+ * copied, because those of a dropped row are not needed. */
 static bool row_stays(struct rewrite *rewrite, const struct prof_table_def *def,
 		      struct names_epoch *epoch, const struct prof_batch *batch, size_t row)
 {
@@ -430,7 +432,8 @@ static uint64_t in_slice(const struct rewrite *rewrite, uint64_t time)
 	return MIN_OF(MAX_OF(time, rewrite->start), rewrite->end);
 }
 
-/* Clamps the times of a row to [start, end]. */
+/* Clamps the times of a row to [start, end], and adjusts the event or state that a clamped task or
+ * switch row shows. */
 static void fit_row(const struct rewrite *rewrite, const struct prof_table_def *def,
 		    struct prof_value *values)
 {
@@ -565,7 +568,7 @@ static bool add_damage(struct rewrite *rewrite, const struct damage_row *row, GE
 	return row_copier_add(&rewrite->copier, PROF_TABLE_LOSS, values, error);
 }
 
-/* Adds the loss rows of a segment up to a time. */
+/* Adds the loss rows for damage up to this time of this segment. */
 static bool add_damages(struct rewrite *rewrite, uint32_t segment, uint64_t time, GError **error)
 {
 	for (; rewrite->next_damage < rewrite->damages->len; rewrite->next_damage++) {
@@ -658,7 +661,8 @@ static bool epoch_is_full(const struct rewrite *rewrite, const struct rewrite_pa
 	return false;
 }
 
-/* Switches to the part's segment and, if needed, to an epoch with room for the part. */
+/* Begins the part's segment if it is a new one. Else begins an epoch, unless epochs are merged and
+ * the current one has room for the part. */
 static bool enter_part(struct rewrite *rewrite, const struct rewrite_part *part, size_t index,
 		       GError **error)
 {

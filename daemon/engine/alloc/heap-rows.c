@@ -16,11 +16,11 @@
  * time is over.
  * Checkpoints list the live blocks, so that a reader can find them without reading everything
  * before. A process gets a checkpoint at its first event in an epoch and after many events, but not
- * before it has had half as many events as it has blocks, so that checkpoints cost no more than the
- * events. At the start of an epoch, every other process with few blocks or many changes gets a
- * checkpoint, too, so that a reader need not go back to an idle process's last event. While the
- * session is paused, only the addresses of new blocks are kept, so that their ends are not written,
- * even after the pause.
+ * before it has had half as many events as it has blocks, so that checkpoints write at most about
+ * two rows for each event. At the start of an epoch, every other process with few blocks or many
+ * changes gets a checkpoint, too, so that a reader need not go back to an idle process's last
+ * event. While the session is paused, only the addresses of new blocks are kept, so that their ends
+ * are not written, even after the pause.
  * Invariants: (1) blocks are numbered in the order of their rows
  *                 [test-engine-heap: realloc, reuse, mappings]
  *             (2) a heap row and its live rows list the blocks that are live after all rows up to
@@ -87,8 +87,8 @@ struct heap_rows {
 	uint64_t last_number; /* number of the process's latest block */
 	/* number and time of the last alloc row with a block */
 	uint64_t last_row_number, last_row_ns;
-	uint64_t n_events; /* events since the last checkpoint */
-	uint32_t epoch;    /* epoch of the last checkpoint */
+	uint64_t n_events; /* events since the last listing of live blocks */
+	uint32_t epoch;    /* epoch of the last listing, or of the row `begin` if none */
 	bool has_begun;
 	bool is_paused; /* the process's rows show that there is a pause */
 };
@@ -500,7 +500,8 @@ static bool wait_for_end(struct heap_rows *rows, const struct live_block *before
 	return true;
 }
 
-/* Numbers the block, which is already counted in its thread's n_blocks, and writes its row. */
+/* Numbers the block, which is already counted in its thread's n_blocks, and writes its row.
+ * `may_wait`: if the address still has a block, queues the new one instead. */
 static void add(struct heap_rows *rows, struct live_block *block, uint64_t prior, uint64_t time_ns,
 		bool may_wait)
 {

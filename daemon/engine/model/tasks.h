@@ -13,7 +13,7 @@ struct process {
 	struct row row;
 	int32_t pid, ppid;
 	uint64_t start_ns; /* when the process with this pid was created */
-	uint64_t begin_ns; /* time of its fork or exec; 0: before the recording */
+	uint64_t begin_ns; /* time of its fork or exec; 0: no record of either was seen */
 	uint32_t origin;   /* id of the first process in its chain of forks without an exec */
 	uint32_t exec_generation;
 	uint32_t uid;
@@ -62,7 +62,8 @@ struct thread {
 	uint64_t start_ns;
 	uint64_t exit_ns; /* 0: alive */
 	uint64_t stat_ns;
-	/* tids in PID namespaces below ours; NULL for the leader: see process->ns_pids */
+	/* tids in the PID namespaces below the daemon's; NULL for the leader: see
+	 * process->ns_pids */
 	uint64_t *ns_tids;
 	uint32_t n_ns_tids;
 	uint32_t rank; /* highest rank of its per-task events; 0: unknown */
@@ -92,7 +93,8 @@ struct tasks {
 	bool filtered, children;
 	/* pids; with a filter, only targets and their descendants are in the tables */
 	GHashTable *targets;
-	GHashTable *ranks;   /* rank by tid, for existing threads with per-task events */
+	/* rank by tid, for threads that existed when their per-task events were opened */
+	GHashTable *ranks;
 	GHashTable *cgroups; /* struct cgroup by its uint64_t id */
 	void (*ended)(struct process *process, void *data); /* may be NULL */
 	void *data;
@@ -134,14 +136,16 @@ void tasks_exit(struct tasks *tasks, const struct task_ids *task, uint64_t time_
 void tasks_comm(struct tasks *tasks, int32_t tid, const char *comm, uint64_t time_ns);
 /* Returns the new struct process, or NULL if nothing changes. */
 struct process *tasks_exec(struct tasks *tasks, int32_t pid, const char *comm, uint64_t time_ns);
-/* Adds a thread that no record has reported and, if necessary, its process. */
+/* Adds a thread that a scan of /proc found and no record has reported, and, if necessary, its
+ * process. */
 struct thread *tasks_found(struct tasks *tasks, int32_t pid, int32_t tid, uint64_t start_ns);
 
 /* Returns the thread that had this tid in the process's own PID namespace at time_ns. The caller
  * owns a reference. If the thread is unknown, makes one, whose tid is 0 until it is known. */
 struct thread *tasks_inner_thread(struct tasks *tasks, struct process *process, uint32_t inner_tid,
 				  uint64_t time_ns);
-/* Sets the tids of a thread in the PID namespaces below ours, outermost first. */
+/* Sets the tids of a thread in the PID namespaces below the daemon's, outermost first. Ignores the
+ * leader, whose tids are in process->ns_pids. */
 void tasks_set_inner(struct tasks *tasks, struct process *process, int32_t tid,
 		     const uint64_t *ns_tids, size_t n);
 
