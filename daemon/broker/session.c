@@ -333,7 +333,7 @@ static gboolean on_patience_end(gpointer data)
 	return G_SOURCE_REMOVE;
 }
 
-/* Called once it is certain that the engine must end. */
+/* Called when it is certain that the engine must end. A second call has no effect. */
 static void await_end(struct session *session)
 {
 	if (session->patience)

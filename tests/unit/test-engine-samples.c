@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of samples.c, kernel.c, ticks.c, events.c and the CPU list in daemon/engine: records
- * become rows.
+ * Checks of samples.c, interpreted.c, kernel.c, ticks.c, events.c and cpus.c in daemon/engine:
+ * records become rows.
  */
 #include "daemon/engine/perf/events.h"
 #include "daemon/engine/perf/ticks.h"
@@ -924,8 +924,8 @@ static void test_events(void)
 }
 
 /* A LOST record also counts records that are not samples: descriptions of interpreted functions,
- * and copies of stacks, which are in a separate ring, or in the first ring if that has no
- * samples. */
+ * and copies of stacks. A session without samples has the copies in the first ring, else they are
+ * in a ring of their own. */
 static void test_lost_copies(void)
 {
 	const uint64_t first[] = { 0, 0, 5 }, second[] = { 0, 0, 9 };
@@ -1112,7 +1112,7 @@ static void test_too_late(void)
 	stage_done(&stage);
 }
 
-/* After a CPU was offline, its event is a new one, with the initial period. */
+/* A CPU that comes online again has new events, so its copy_periods start at the initial value. */
 static void test_reopened(void)
 {
 	const struct message_cpu message = { .cpu = 1, .side_band_pages = 1 };

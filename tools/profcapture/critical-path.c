@@ -508,7 +508,7 @@ static uint32_t first_thread(struct critical_path *path)
 	const struct names *names = reader->capture->names;
 	uint32_t found = NAMES_NONE;
 
-	/* Threads without a row among the tasks ran outside of the recording. */
+	/* Threads without a row in the task table did not run during the recording. */
 	for (uint32_t i = NAMES_LOST + 1; i < path->births->len; i++)
 		if (g_array_index(path->births, struct birth, i).is_task &&
 		    reader_wants_thread(reader, i) && (!found || is_better(names, i, found)))

@@ -136,8 +136,8 @@ void tasks_exit(struct tasks *tasks, const struct task_ids *task, uint64_t time_
 void tasks_comm(struct tasks *tasks, int32_t tid, const char *comm, uint64_t time_ns);
 /* Returns the new struct process, or NULL if nothing changes. */
 struct process *tasks_exec(struct tasks *tasks, int32_t pid, const char *comm, uint64_t time_ns);
-/* Adds a thread that a scan of /proc found and no record has reported, and, if necessary, its
- * process. */
+/* Adds a thread that no fork record has reported, for example one that was found in /proc, and, if
+ * necessary, its process. */
 struct thread *tasks_found(struct tasks *tasks, int32_t pid, int32_t tid, uint64_t start_ns);
 
 /* Returns the thread that had this tid in the process's own PID namespace at time_ns. The caller

@@ -139,7 +139,8 @@ static bool is_lossless(const struct collectors *collectors, const struct peer *
 		peer->wants & CONTROL_WANTS_ALLOCATIONS);
 }
 
-/* Chooses the requested sizes, as far as there is room. Returns false if there is no room. */
+/* Chooses the sizes of a new arena: the usual ones, or those that `request` names, as far as there
+ * is room. Returns false if there is no room for one requested ring. */
 static bool choose_sizes(const struct collectors *collectors, const struct peer *peer,
 			 const struct control_request *request, struct ring_arena_sizes *ret_sizes)
 {
@@ -317,7 +318,7 @@ static bool is_used(const struct peer_arena *arena)
 }
 
 /* Notes that the process recorded nothing, because it could not map the arena or no longer waited
- * for it. A false answer of is_used() affects only what the capture says about the process. */
+ * for it. A wrong answer of is_used() affects only what the capture says about the process. */
 static void note_unused(struct peer *peer, uint64_t now_ns)
 {
 	if (peer->wants & CONTROL_WANTS_ALLOCATIONS) {
@@ -426,7 +427,7 @@ void collectors_add_peer(struct collectors *collectors, const struct message_pee
 	peer->ended = peer->pidfd < 0 || poll(&end, 1, 0) > 0;
 }
 
-/* Returns whether the process is recorded. *ret_known: whether the answer is final. */
+/* Returns whether the process is a target. *ret_known: whether the answer is final. */
 static bool is_target(const struct collectors *collectors, const struct peer *peer, bool *ret_known)
 {
 	const struct tasks *tasks = collectors->options.tasks;
