@@ -384,7 +384,7 @@ def test_example_of_the_documentation(rights, capture, profcapture, busy):
 
 
 def test_progress_is_about_one_a_second(rights, profd, file, busy):
-    """The first Progress signal comes soon, and others follow, even if "command" is empty."""
+    """Progress signals come at most about twice a second, even if "command" is empty."""
     path = profd.create({"pids": variant("au", [busy.pid]), "command": variant("aay", [])}, file)
     began = time.monotonic()
     profd.session(path, "Start")
@@ -877,7 +877,7 @@ def test_lies_of_an_engine_stay_in_its_session(rights, hostile, file, script):
         assert profd.get(path, "State") in ("running", "stopping", "failed")
         assert profd.get(ROOT, "Version", PROFILER)
         files = len(os.listdir(f"/proc/{profd.process.pid}/fd"))
-        assert files < 4096 + 256 + 100  # the limits of images and of pending tasks, and 100 others
+        assert files < 4096 + 256 + 100  # the limits of images and of pending tasks, and 100 other descriptors
         os.kill(profd.engines()[0], signal.SIGKILL)
         assert profd.wait("Finished", path)[:2] == (False, "internal")
 
@@ -907,8 +907,8 @@ def test_snapshots_that_nobody_reads(rights, hostile, file):
 
 
 def test_rings_without_end(rights, hostile, file):
-    """A CPU that comes online again gets new rings; an engine that keeps all of them must not fill
-    the memory."""
+    """A CPU that comes online again gets new rings. profd limits their number, because an engine
+    that kept all of them would fill the memory."""
     script = """n = 0
 while struct.unpack_from('I', sock.recv(65536))[0] != 3:  # MESSAGE_START
     pass
@@ -968,8 +968,8 @@ with t.running() as profd:
 
 
 def test_client_that_never_reads(rights, tmp_path, capture, spawn):
-    """A compromised engine floods the client with warnings; profd drops those that the client does
-    not read."""
+    """A compromised engine floods the client with warnings. profd drops those that exceed a limit
+    per second, because warnings that the client does not read remain in profd's memory."""
     engine = tmp_path / "profd-engine"
     engine.write_text(HOSTILE_ENGINE % FLOOD)
     engine.chmod(0o755)

@@ -287,8 +287,8 @@ def test_program_that_ends(waiting, profcapture, capture, how):
 
 @pytest.mark.parametrize("victim", ["profctl", "profd", "profd-engine"])
 def test_killed_under_it(waiting, profcapture, capture, victim):
-    """If one of our processes is killed, begin soon reports it, the program continues, and the
-    recorded part can be read."""
+    """If profctl, profd or the engine is killed, begin soon reports this, and the program
+    continues. If it was profctl, the file is finished and has the samples so far."""
     program = waiting(f"open={capture}", "begin=a", "inside=30", "end=a", "go", "begin=b", "end=b", "inside=1", "close", "wait", "chld")
     assert {value for _, value in program.lines()} == {"0"}
     pid, = processes(victim)

@@ -225,8 +225,8 @@ def test_without_children(profcapture, capture, program, spawn):
     ("one", THREADS, 1, 400), ("four", THREADS, 4, 150), ("many", THREADS, 200, 8), ("forks", FORKS, 40, 15),
 ], ids=["one", "four", "many", "forks"])
 def test_samples_stand_for_the_time(profctl, profcapture, capture, program, name, source, n, ms):
-    """Each task spins for a time that it measures with its own clock; its samples add up to that
-    time."""
+    """Each task spins for a time that it measures with its own clock. The samples of all tasks add
+    up to the sum of these times."""
     recorded(profctl, "--no-symbols", "-o", capture, program(name, source), n, ms, prefix=as_user())
     seen = sampled_ns(profcapture, capture)
     # the sampling timer begins anew for each task and CPU, so on average half a tick of each is not

@@ -49,7 +49,7 @@ struct collector_rows {
 struct collector_process {
 	struct collector_rows *rows;
 	int32_t pid;
-	uint32_t inner_pid;      /* pid in its own PID namespace; 0: it is in ours */
+	uint32_t inner_pid; /* pid in its own PID namespace; 0: that is the daemon's namespace */
 	struct process *process; /* NULL: not bound yet */
 	struct thread *leader;
 	bool has_unknown;       /* has a thread that /proc should identify */
@@ -86,9 +86,9 @@ struct collector_producer *collector_producer_ref(struct collector_producer *pro
 void collector_producer_unref(struct collector_producer *producer); /* NULL is allowed */
 uint32_t collector_producer_tid(const struct collector_producer *producer);
 
-/* Turns a record into a row or a part of a row. The process must be bound. If the record is false,
- * adds no row and stores the fault in *ret_fault, else RING_FAULT_NONE. Returns false without
- * adding the record if a long step must finish first. Each call does a piece of that step, so
- * repeat the call, and add nothing else in between. */
+/* Turns a record into a row or a part of a row. The process must be bound. If the record's contents
+ * are invalid, adds no row and stores the fault in *ret_fault, else stores RING_FAULT_NONE. Returns
+ * false without adding the record if a long step must finish first. Each call does a piece of that
+ * step, so repeat the call, and add nothing else in between. */
 bool collector_producer_add(struct collector_producer *producer, const struct ring_record *record,
 			    enum ring_fault *ret_fault);

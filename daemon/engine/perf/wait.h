@@ -34,8 +34,8 @@ struct wait_code {
 	uint32_t chain_bytes, chain_hash;
 	struct maps *maps;    /* mappings of the stack; NULL: it has no stack */
 	struct sample sample; /* its arrays are copies, or point to `chain` */
-	/* `own`: its own stack, which others share; `shared`: the stack of another code at its
-	 * place */
+	/* `own`: its own stack, which other waits or wakers at its place may use; `shared`: the
+	 * stack of another wait or waker at its place, which it uses */
 	struct wait_stratum own, shared;
 };
 

@@ -6,13 +6,13 @@
  * begins after 100 ms, or when a quarter of a ring was written, unless all rings were drained
  * meanwhile. In the first second a round begins after 10 ms, because a target may exit soon after
  * its exec and its file may be deleted, and the broker must open the file before that. After a
- * second without rows, messages or pending work a round begins after 1.2 s. This hardly delays the
- * next row, because the round that writes the row also closes its block. A message or table that
- * arrives between two rounds starts no round, only the work that waits for it. Rounds close blocks
- * every 850 ms, so that the file of a killed engine lacks little more than the last second; check
- * CPUs every 250 ms; and report to the broker about once a second. The table `jobs` has these
- * times, `messages` has the messages that a state allows, and session_sources has what is recorded.
- * If the broker exits, the session ends and its file is completed.
+ * second without rows, messages or pending work a round begins after 1.2 s (but see reads_waits()).
+ * This hardly delays the next row, because the round that writes the row also closes its block. A
+ * message or table that arrives between two rounds starts no round, only the work that waits for
+ * it. Rounds close blocks every 850 ms, so that the file of a killed engine lacks little more than
+ * the last second; check CPUs every 250 ms; and report to the broker about once a second. The table
+ * `jobs` has these times, `messages` has the messages that a state allows, and session_sources has
+ * what is recorded. If the broker exits, the session ends and its file is completed.
  * Invariants: (1) the loop sleeps unless there is work  [test-engine-session: idle]
  *             (2) an idle session wakes less than once a second  [test-engine-session: quiet]
  *             (3) every session ends through finish()  [test-engine-session: broker_gone]
