@@ -21,7 +21,7 @@
 #define INTERN_WAYS 4u
 #define INTERN_MAX_BYTES (UINT32_C(1) << 26) /* limit for a string; longer ones are cut */
 #define INTERN_PLACES 256u
-#define INTERN_PLACE_WORDS 4u /* limit for a string in `places`, with its NUL */
+#define INTERN_PLACE_WORDS 4u /* limit for a string in `places`, with its NUL; 8-byte words */
 
 struct text {
 	const char *bytes;

@@ -69,8 +69,8 @@ def size(pid):
 
 
 def test_sessions(bus, file, busy):
-    """A user's limit holds for all connections of the user together, also after many refusals; others
-    can open sessions up to the limit for all users."""
+    """A user's limit holds for all connections of the user together, also after many refusals. Root
+    can open sessions up to the limit for all users. Other users cannot open the ReservedSessions."""
     bus.start(OWN)
     first, second, daemon, root = bus.client(NOBODY), bus.client(NOBODY), bus.client(DAEMON), bus.client(0)
     own, others = pids(busy().pid), pids(busy(DAEMON).pid)
@@ -227,7 +227,8 @@ def status(pid):
 
 
 def writable(pid):
-    """Returns the files that a process could write to by its descriptors, without the standard streams."""
+    """Returns the regular files, except memfds, that a process could write to by its descriptors,
+    without the standard streams."""
     found = []
     for fd in Path(f"/proc/{pid}/fd").iterdir():
         if int(fd.name) <= 2:

@@ -877,7 +877,8 @@ def test_lies_of_an_engine_stay_in_its_session(rights, hostile, file, script):
         assert profd.get(path, "State") in ("running", "stopping", "failed")
         assert profd.get(ROOT, "Version", PROFILER)
         files = len(os.listdir(f"/proc/{profd.process.pid}/fd"))
-        assert files < 4096 + 256 + 100  # the limits of images and of pending tasks, and 100 other descriptors
+        # the limits of images and of pending tasks, and 100 other descriptors
+        assert files < 4096 + 256 + 100
         os.kill(profd.engines()[0], signal.SIGKILL)
         assert profd.wait("Finished", path)[:2] == (False, "internal")
 

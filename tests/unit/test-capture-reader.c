@@ -29,7 +29,8 @@ static int new_file(void)
 	return memfd_create("capture", MFD_CLOEXEC);
 }
 
-/* Returns table i of version 1 plus the foreign table, in id order; NULL after the last. */
+/* Returns the i-th table of version 1, in id order. After the last of these, returns the foreign
+ * table, then NULL. */
 static const struct prof_table_def *table_at(size_t i)
 {
 	size_t n = 0;
@@ -204,7 +205,8 @@ static void test_append(void)
 		}
 }
 
-/* After garbage at the end of a capture, a loss row has the exact number of garbage bytes. */
+/* When a capture that ends with garbage is continued, a loss row has the exact number of garbage
+ * bytes. */
 static void test_append_after_garbage(void)
 {
 	int fd = new_file();

@@ -71,7 +71,9 @@ static void find_in_corpus(const char *name, struct interp_runtime *ret_file)
 	interp_runtime_find(fd, ret_file);
 }
 
-/* Since Python 3.13, an interpreter's file contains the offsets of its structures. */
+/* The version and build of an interpreter's file are recognized, or the file is refused. Since
+ * Python 3.13, the file contains the offsets of its structures, which must be those of a known
+ * build. */
 static void test_offsets_of_the_file(void)
 {
 	static const struct {
@@ -197,7 +199,7 @@ static void test_texts(void)
 	code.flags = INTERP_CODE_NAME_CUT;
 	REQUIRE(parse(&code, &text));
 	CHECK_STR(text.name, "f\xf0\x9f\x90\x8d\xef\xbf\xbd\xef\xbf\xbd\xe2\x80\xa6");
-	/* the longest possible text */
+	/* the longest name that a record can contain */
 	make_code(&code, "", 0, 1, "x");
 	code.name_bytes = INTERP_MAX_NAME;
 	memset(code.name, 0xe9, INTERP_MAX_NAME);

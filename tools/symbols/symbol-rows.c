@@ -34,7 +34,8 @@ struct image_rows {
 	GArray *symbols; /* struct symbol_row, or NULL */
 	GArray *lines;   /* struct line_row, or NULL */
 	guint settle_at; /* length at which `symbols` is sorted next */
-	/* name → struct symbol_row, or NULL if several have the name; made by the first lookup */
+	/* name → struct symbol_row, or NULL if several have the name; without symbols that have a
+	 * clone suffix; made by the first lookup */
 	GHashTable *by_name;
 };
 

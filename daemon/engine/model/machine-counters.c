@@ -362,7 +362,7 @@ static void parse_pressure(struct counter_reading *reading, const char *text)
 	}
 }
 
-/* Sets one counter from each number of a row. */
+/* Sets one counter from each number of a row that has a name in `specs`. */
 static void parse_row(struct counter_reading *reading, const struct counter_spec *specs, size_t n,
 		      const char *device, size_t length, const char *numbers)
 {
@@ -543,7 +543,8 @@ static void read_source(struct machine_counters *machine, struct counter_source 
 			  (off_t)length);
 		length += n > 0 ? (size_t)n : 0;
 	} while (n > 0 && source->file.kind == COUNTER_FILE_NETWORK && length < TEXT_BYTES - 1);
-	/* Reading fails once the device, the cgroup, or the process with this network is gone. */
+	/* Reading fails once the device, the cgroup, or the process whose network namespace the
+	 * file shows is gone. */
 	source->failed = n < 0;
 	machine->text[length] = '\0';
 	if (!source->failed)

@@ -48,7 +48,7 @@ static int find_source(const struct events *events, const struct cpu *cpu,
 	return event ? (int)event->message.position - 1 : -1;
 }
 
-/* Counts a sample, and returns whether its second already has max_rate samples. */
+/* Counts a sample, and returns whether its second already had max_rate samples. */
 static bool is_over_rate(struct events *events, uint64_t time_ns)
 {
 	uint64_t second = time_ns / 1000000000;
@@ -72,7 +72,8 @@ static bool is_too_late(struct events *events)
 	return events->too_late;
 }
 
-/* Parses a sample that the BPF program wrote, or a code object. */
+/* Parses a record that a BPF program wrote: a sample, a code object, or the interpreter's frames of
+ * a sleeping thread. */
 static bool parse_output(struct events *events, const struct cpu *cpu,
 			 const struct perf_event_header *header, struct record *ret_record)
 {
@@ -506,7 +507,7 @@ void events_record(const struct ring_merge_input *input, bool late, void *data)
 		loss_add_cpu(events->losses, cpu->number, side_band, PROF_LOSS_LATE, 1,
 			     record.time_ns, record.time_ns);
 	/* Pending samples are unwound in batches with the state at their time. Finalize them before
-	 * any record that may change this state; switches, wake-ups and sleeps do not. */
+	 * any record that may change this state. Records of the kinds below do not change it. */
 	if (record.kind != RECORD_SAMPLE && record.kind != RECORD_SWITCH &&
 	    record.kind != RECORD_WAKEUP && record.kind != RECORD_SLEEP &&
 	    record.kind != RECORD_WAKING && record.kind != RECORD_CODE)
