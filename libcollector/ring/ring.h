@@ -30,8 +30,8 @@ struct ring_arena;
 #define RING_WAIT_NS UINT64_C(10000000)
 #define RING_WAIT_BUDGET_NS UINT64_C(1000000000) /* a process's limit per RING_WAIT_WINDOW_NS */
 #define RING_WAIT_WINDOW_NS UINT64_C(60000000000)
-/* A thread that fills a ring in less time than this moves to a larger ring, so that it rings the
- * doorbell at most about a hundred times per second. */
+/* A thread that fills a ring in less time than this moves to a larger ring, if one is free, so that
+ * it rings the doorbell at most about a hundred times per second. */
 #define RING_LAP_NS UINT64_C(30000000)
 
 /*

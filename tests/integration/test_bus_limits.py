@@ -70,7 +70,8 @@ def size(pid):
 
 def test_sessions(bus, file, busy):
     """A user's limit holds for all connections of the user together, also after many refusals. Root
-    can open sessions up to the limit for all users. Other users cannot open the ReservedSessions."""
+    can open sessions up to the limit for all users; other users cannot open ReservedSessions of
+    these."""
     bus.start(OWN)
     first, second, daemon, root = bus.client(NOBODY), bus.client(NOBODY), bus.client(DAEMON), bus.client(0)
     own, others = pids(busy().pid), pids(busy(DAEMON).pid)

@@ -79,7 +79,7 @@ struct heap_rows {
 	struct output *output;
 	struct heap_budget budget;
 	struct live_blocks live;
-	struct heap_parent parent; /* data for the processes that `process` forks */
+	struct heap_parent parent; /* inherited blocks, and data for processes that it forks */
 	struct live_blocks passed; /* blocks that were allocated in a pause */
 	struct call_nodes nodes;
 	GArray *threads;

@@ -49,7 +49,7 @@ struct collector_rows {
 struct collector_process {
 	struct collector_rows *rows;
 	int32_t pid;
-	uint32_t inner_pid; /* pid in its own PID namespace; 0: that is the daemon's namespace */
+	uint32_t inner_pid;      /* pid in its own PID namespace; 0: that is the daemon's */
 	struct process *process; /* NULL: not bound yet */
 	struct thread *leader;
 	bool has_unknown;       /* has a thread that /proc should identify */

@@ -11,8 +11,8 @@
  * make arenas, doorbells, and queues.
  * Invariants: (1) a peer gets an arena only if it is a target  [test-engine-collectors: stranger]
  *             (2) a dead producer's records are kept [test-engine-collectors: death]
- *             (3) a peer that sends requests without end is ignored  [test-engine-collectors:
- *                 floods]
+ *             (3) the connection of a peer that sends too many requests is closed
+ *                 [test-engine-collectors: floods]
  *             (4) a target that gets no arena is counted as a loss
  *                 [test-engine-collectors: no_room, refused]
  * Runs on the drain thread only.
