@@ -95,7 +95,7 @@ struct tasks {
 	GHashTable *targets;
 	/* rank by tid, for threads that existed when their per-task events were opened */
 	GHashTable *ranks;
-	GHashTable *cgroups; /* struct cgroup by its uint64_t id */
+	GHashTable *cgroups;                                /* struct cgroup by its uint64_t id */
 	void (*ended)(struct process *process, void *data); /* may be NULL */
 	void *data;
 	/* Called when a process was forked; may be NULL. */
